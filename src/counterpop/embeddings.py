@@ -1,0 +1,56 @@
+"""A trained model as data: two matrices and their ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.errors import InputError
+from counterpop.interactions import Ids
+
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """User vectors (U, D) and item vectors (I, D) in float32, in the order of their ids.
+
+    A score is the inner product of the two. Vectors must be finite and of one width.
+    """
+
+    user_vectors: FloatArray
+    item_vectors: FloatArray
+    user_ids: Ids
+    item_ids: Ids
+
+    def __post_init__(self) -> None:
+        for side, vectors, ids in (
+            ("user", self.user_vectors, self.user_ids),
+            ("item", self.item_vectors, self.item_ids),
+        ):
+            if vectors.ndim != 2 or vectors.dtype != np.float32:
+                raise InputError(
+                    f"{side} vectors must be a float32 matrix with one row for each {side}, "
+                    f"got {vectors.dtype} of shape {vectors.shape}"
+                )
+            if len(vectors) != len(ids):
+                raise InputError(
+                    f"each {side} needs one vector, got {len(vectors)} vectors for {len(ids)} {side} ids"
+                )
+            bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+            if len(bad):
+                raise InputError(
+                    f"vectors must be finite, but {len(bad)} {side} vectors hold NaN or infinity "
+                    f"(first: {side} {ids[bad[0]]!r}); lower the learning rate or drop them"
+                )
+        if self.user_vectors.shape[1] != self.item_vectors.shape[1]:
+            raise InputError(
+                f"user and item vectors must have the same width, got {self.user_vectors.shape[1]} "
+                f"and {self.item_vectors.shape[1]}"
+            )
+
+    @property
+    def dim(self) -> int:
+        return self.user_vectors.shape[1]

@@ -1,0 +1,155 @@
+"""Who touched what: outside ids and positions, counts, head and tail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.errors import InputError, UnknownIdError
+
+IntArray = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+Ids = NDArray[Any]  # int64, or str objects; sorted, each once
+
+HEAD_SHARE = 0.8  # the paper's rule: popular items hold the first 80 % of the interactions
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """A log as positions: each (user, item) pair once, rows sorted by user and then by item.
+
+    `user_ids[user_ix[n]]` and `item_ids[item_ix[n]]` are the outside ids of row n. Parts of a split share
+    their ids, so a position means the same user or item in all of them, also where it has no row.
+    """
+
+    user_ix: IntArray
+    item_ix: IntArray
+    user_ids: Ids
+    item_ids: Ids
+    time: NDArray[np.float64] | None = None
+    """Per row, in the unit of the log; of merged rows the latest."""
+    part: NDArray[np.int8] | None = None
+    """Per row, the log's own split column: 0 train, 1 train drawn by intervention, 2 validation, 3 test."""
+    merged: int = 0
+    """How many rows of the log repeated a pair and were merged into it."""
+
+    def __len__(self) -> int:
+        return len(self.user_ix)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @cached_property
+    def user_counts(self) -> NDArray[np.int64]:
+        """Rows of every user (U,)."""
+        return np.bincount(self.user_ix, minlength=self.n_users)
+
+    @cached_property
+    def item_counts(self) -> NDArray[np.int64]:
+        """Rows of every item (I,): what "popularity" means everywhere in this package."""
+        return np.bincount(self.item_ix, minlength=self.n_items)
+
+    @cached_property
+    def user_starts(self) -> NDArray[np.int64]:
+        """(U + 1,) where each user's rows begin: `item_ix[user_starts[u]:user_starts[u + 1]]`, sorted."""
+        return np.concatenate([[0], np.cumsum(self.user_counts)])
+
+    def rows(self, keep: BoolArray | NDArray[np.intp]) -> Interactions:
+        """The kept rows (a mask, or rising positions) with the ids unchanged."""
+        return replace(
+            self,
+            user_ix=self.user_ix[keep],
+            item_ix=self.item_ix[keep],
+            time=None if self.time is None else self.time[keep],
+            part=None if self.part is None else self.part[keep],
+            merged=0,
+        )
+
+    def user_positions(self, ids: Sequence[Any] | Ids) -> IntArray:
+        """Positions of outside user ids; an unknown one raises `UnknownIdError`."""
+        return positions(self.user_ids, ids, "user")
+
+    def item_positions(self, ids: Sequence[Any] | Ids) -> IntArray:
+        """Positions of outside item ids; an unknown one raises `UnknownIdError`."""
+        return positions(self.item_ids, ids, "item")
+
+
+def union(first: Interactions, second: Interactions) -> Interactions:
+    """The rows of two disjoint parts of one log, as one log again (their split column is left behind)."""
+    key = np.concatenate([pair_keys(first), pair_keys(second)])
+    order = np.argsort(key, kind="stable")
+    time = None
+    if first.time is not None and second.time is not None:
+        time = np.concatenate([first.time, second.time])[order]
+    return Interactions(
+        np.concatenate([first.user_ix, second.user_ix])[order],
+        np.concatenate([first.item_ix, second.item_ix])[order],
+        first.user_ids,
+        first.item_ids,
+        time,
+    )
+
+
+def pair_keys(log: Interactions) -> NDArray[np.int64]:
+    """One number for each row, the same for the same pair in every part of a log."""
+    return log.user_ix.astype(np.int64) * log.n_items + log.item_ix
+
+
+def positions(known: Ids, ids: Sequence[Any] | Ids, what: str) -> IntArray:
+    """Where each of `ids` stands in the sorted `known`.
+
+    Ids are compared as the log holds them: as integers, or as strings where the log's ids are strings.
+
+    >>> positions(np.array([3, 7, 9]), [9, 3], "item")
+    array([2, 0], dtype=int32)
+    """
+    asked = as_ids(ids, known, what)
+    at = np.searchsorted(known, asked)
+    at[at == len(known)] = 0
+    missing = np.flatnonzero(known[at] != asked) if len(known) else np.arange(len(asked))
+    if len(missing):
+        raise UnknownIdError(
+            f"every {what} must be in the log, but {len(missing)} of {len(asked)} are not "
+            f"(first: {asked[missing[0]]!r}); leave them out or read a log that holds them"
+        )
+    return at.astype(np.int32)
+
+
+def as_ids(ids: Sequence[Any] | Ids, known: Ids, what: str) -> Ids:
+    """The ids in the type of `known`."""
+    if known.dtype == object:
+        return np.array([str(i) for i in ids], dtype=object)
+    try:
+        return np.array([int(i) for i in ids], dtype=np.int64)
+    except (TypeError, ValueError):
+        bad = next(i for i in ids if not str(i).lstrip("-").isdigit())
+        raise InputError(f"{what} ids of this log are integers, but {bad!r} is not one") from None
+
+
+def head(counts: NDArray[np.int64], share: float = HEAD_SHARE) -> BoolArray:
+    """Which positions are popular (items) or active (users), as a mask.
+
+    Sorted by falling count, the first whose running share of all counts stays within `share`; ties are
+    taken in the order of positions. Nothing is popular where there are no counts. Where the first alone
+    holds more than the share, it is the head.
+
+    >>> head(np.array([1, 6, 2, 1]))
+    array([False,  True,  True, False])
+    """
+    order = np.argsort(-counts, kind="stable")
+    running = np.cumsum(counts[order])
+    mask = np.zeros(len(counts), dtype=bool)
+    if len(counts) and running[-1]:
+        mask[order[running <= share * running[-1]]] = True
+        mask[order[0]] = True
+    return mask
