@@ -153,3 +153,19 @@ def head(counts: NDArray[np.int64], share: float = HEAD_SHARE) -> BoolArray:
         mask[order[running <= share * running[-1]]] = True
         mask[order[0]] = True
     return mask
+
+
+def gini(counts: NDArray[Any]) -> float:
+    """How unevenly counts are spread: 0 where all are equal, towards 1 where one holds them all.
+
+    Sum over all pairs |c_i - c_j| / (2 n sum c), for counts that are not negative; NaN where there are no
+    counts or all are zero.
+
+    >>> gini(np.array([5, 5, 5])), gini(np.array([0, 0, 0, 8]))
+    (0.0, 0.75)
+    """
+    total = counts.sum()
+    if not total:
+        return float("nan")
+    n = len(counts)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ np.sort(counts) / (n * total))
