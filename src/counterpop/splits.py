@@ -402,8 +402,8 @@ def _assemble(
         warnings.warn(
             CounterpopWarning(
                 f"{len(missing)} items of test have no train pair "
-                f"(first: {log.item_ids[missing].tolist()[0]!r}); no model trained on this split can rank them, "
-                "so they count as misses"
+                f"(first: {log.item_ids[missing].tolist()[0]!r}); no model trained on this split "
+                "can rank them, so they count as misses"
             ),
             stacklevel=3,
         )
