@@ -357,7 +357,7 @@ def _check_shares(**shares: float) -> None:
 
 
 def _check_parts(part: NDArray[np.int8], *needed: int) -> None:
-    names = {TRAIN: "train", VALID: "valid", TEST: "test"}
+    names = {TRAIN: "train", VALID: "valid", TEST: "test", ORDINARY: "ordinary"}
     for code in needed:
         if not ((part == code) | ((part == INTERVENED) & (code == TRAIN))).any():
             raise InputError(f"every part of a split must hold pairs, but {names[code]} got none of the "
@@ -386,8 +386,7 @@ def _assemble(
         pool = np.zeros(len(log), dtype=bool)
         pool[_first_of_each(generator.permutation(np.flatnonzero(observed)), log.item_ix, spare)] = True
         part[_draw_overall(log, pool, math.ceil(ordinary * observed.sum()), "random", generator)] = ORDINARY
-    _check_parts(part, TRAIN, VALID, TEST)
-
+    _check_parts(part, TRAIN, VALID, TEST, *([ORDINARY] if ordinary > 0 else []))
     is_train = part <= INTERVENED
     train, valid, test = log.rows(is_train), log.rows(part == VALID), log.rows(part == TEST)
     intervened = part[is_train] == INTERVENED

@@ -1,0 +1,343 @@
+"""Splits hold what they say: disjoint, complete, of the stated sizes, and drawn by the stated law."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterpop import splits
+from counterpop.errors import CounterpopWarning, InputError
+from counterpop.interactions import Interactions, gini, head, pair_keys
+from counterpop.splits import Split
+
+DATA = Path(
+    os.environ.get("COUNTERPOP_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+)
+
+
+def log_of(users: object, items: object, *, time: object = None, part: object = None) -> Interactions:
+    user_ix, item_ix = np.asarray(users, dtype=np.int32), np.asarray(items, dtype=np.int32)
+    order = np.lexsort((item_ix, user_ix))
+    return Interactions(
+        user_ix[order],
+        item_ix[order],
+        np.arange(100, 101 + user_ix.max()),
+        np.arange(500, 501 + item_ix.max()),
+        None if time is None else np.asarray(time, dtype=np.float64)[order],
+        None if part is None else np.asarray(part, dtype=np.int8)[order],
+    )
+
+
+def popular_log(n_users: int = 300, n_items: int = 80, seed: int = 0) -> Interactions:
+    """A log whose item counts fall steeply."""
+    generator = np.random.default_rng(seed)
+    chance = 0.9 / np.arange(1, n_items + 1) ** 0.7
+    users, items = np.nonzero(generator.random((n_users, n_items)) < chance)
+    return log_of(users, items, time=generator.integers(0, 50, len(users)))
+
+
+def given_log(name: str) -> Interactions:
+    path = DATA / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there; set COUNTERPOP_DATA to the folder that holds it")
+    with np.load(path, allow_pickle=False) as stored:
+        return log_of(stored["user"], stored["item"], part=stored["split"])
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Interactions:
+    n_users, n_items = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    cells = st.integers(0, n_users * n_items - 1)
+    keys = np.array(sorted(draw(st.sets(cells, min_size=1))))
+    generator = np.random.default_rng(draw(st.integers(0, 9)))
+    return log_of(
+        keys // n_items,
+        keys % n_items,
+        time=generator.integers(0, 4, len(keys)),
+        part=generator.choice([0, 0, 0, 1, 2, 3], len(keys)) if draw(st.booleans()) else None,
+    )
+
+
+PROTOCOLS: dict[str, Callable[..., Split]] = {
+    "random": splits.split_random,
+    "temporal": splits.split_temporal,
+    "uniform": splits.split_uniform,
+    "uniform number": lambda log, **more: splits.split_uniform(log, test=2, valid=1, **more),
+    "intervened": splits.split_intervened,
+    "mixed": lambda log, **more: splits.split_mixed(log, 0.75, **more),
+    "as given": splits.split_as_given,
+}
+
+
+def parts_of(split: Split) -> list[Interactions]:
+    ordinary = split.development.ordinary
+    return [split.train, split.valid, split.test] + ([] if ordinary is None else [ordinary])
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@given(log=logs(), seed=st.integers(0, 3), ordinary=st.sampled_from([0.0, 0.2]))
+def test_parts_are_disjoint_and_make_up_the_log(
+    protocol: str, log: Interactions, seed: int, ordinary: float
+) -> None:
+    try:
+        split = PROTOCOLS[protocol](log, seed=seed, ordinary=ordinary)
+    except InputError as error:  # a log too small for three parts, or without a split column
+        assert re.search("got none of the log's|no split column", str(error))
+        return
+    parts = parts_of(split)
+    keys = np.concatenate([pair_keys(part) for part in parts])
+    assert len(np.unique(keys)) == len(keys)
+    assert np.isin(keys, pair_keys(log)).all()
+    assert len(keys) + split.manifest.counts["left_out"] == len(log)
+    assert protocol == "mixed" or split.manifest.counts["left_out"] == 0
+    for name, part in zip(("train", "valid", "test", "ordinary"), parts, strict=False):
+        assert split.manifest.counts[name] == len(part)
+        assert (np.diff(pair_keys(part)) > 0).all()
+        assert part.user_ids is log.user_ids and part.item_ids is log.item_ids
+    outside_test = np.concatenate([pair_keys(part) for part in parts if part is not split.test])
+    assert np.array_equal(pair_keys(split.development.refit_train()), np.sort(outside_test))
+    marks = split.development.intervened
+    assert (0 if marks is None else marks.sum()) == split.manifest.counts["intervened"]
+    assert marks is None or len(marks) == len(split.train)
+    json.dumps(dataclasses.asdict(split.manifest), allow_nan=False)
+
+
+@pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "as given"])
+def test_same_seed_same_split_and_other_seed_another(protocol: str) -> None:
+    log = popular_log()
+    tests = [pair_keys(PROTOCOLS[protocol](log, seed=seed).test).tolist() for seed in (3, 3, 4)]
+    assert tests[0] == tests[1] != tests[2]
+
+
+def test_random_split_has_the_shares_and_the_bias_of_the_log() -> None:
+    log = popular_log(5000)
+    split = splits.split_random(log, test=0.3, valid=0.2, ordinary=0.1)
+    assert len(split.test) == round(0.3 * len(log)) and len(split.valid) == round(0.2 * len(log))
+    assert split.manifest.counts["ordinary"] == np.ceil(0.1 * (len(log) - len(split.test) - len(split.valid)))
+    for part in parts_of(split):
+        assert gini(part.item_counts) == pytest.approx(gini(log.item_counts), abs=0.06)
+
+
+def test_temporal_split_puts_nothing_before_its_past() -> None:
+    split = splits.split_temporal(popular_log())
+    train, valid, test = split.train.time, split.valid.time, split.test.time
+    assert train is not None and valid is not None and test is not None
+    assert train.max() <= valid.min() and valid.max() <= test.min()
+    assert test.min() == valid.max()  # 50 distinct times: the cut falls within a tie, divided by seed
+    other = splits.split_temporal(popular_log(), seed=1)
+    assert pair_keys(other.test).tolist() != pair_keys(split.test).tolist()
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_uniform_split_takes_the_same_number_of_every_item(timed: bool) -> None:
+    log = popular_log()
+    log = log if timed else dataclasses.replace(log, time=None)
+    split = splits.split_uniform(log, test=6, valid=4)
+    have = log.item_counts
+    assert ((have > 10).any() and (have <= 10).any()) and have.min() > 0
+    assert split.test.item_counts.tolist() == np.minimum(6, have - 1).tolist()
+    assert split.valid.item_counts.tolist() == np.clip(have - 7, 0, 4).tolist()
+    assert split.train.item_counts.min() >= 1
+    if timed:
+        for item in range(log.n_items):
+            early, late = (
+                part.time[part.item_ix == item] for part in (split.train, split.test) if part.time is not None
+            )
+            assert not len(late) or early.max() <= late.min()
+
+
+def test_uniform_share_becomes_a_number_for_each_item() -> None:
+    log = popular_log()
+    split = splits.split_uniform(log, test=0.1, valid=1e-9)
+    assert split.test.item_counts.max() == round(0.1 * len(log) / log.n_items)
+    assert split.valid.item_counts.max() == 1
+    split = splits.split_uniform(log, ordinary=0.5)
+    assert split.train.item_counts.min() >= 1 and split.manifest.untrained_items == 0
+
+
+def test_intervened_split_has_its_shares_for_every_user_and_a_flat_test() -> None:
+    log = popular_log(1000)
+    split = splits.split_intervened(log)
+    marks = split.development.intervened
+    assert marks is not None
+    have = log.user_counts
+    intervened = split.train.rows(marks)
+    shares = ((split.train.rows(~marks), 0.6), (intervened, 0.1), (split.valid, 0.1), (split.test, 0.2))
+    for part, share in shares:
+        assert np.abs(part.user_counts - share * have).max() <= 1
+        assert len(part) == pytest.approx(share * len(log), rel=0.05)
+    observed = gini(split.train.rows(~marks).item_counts)
+    for part in (intervened, split.valid, split.test):
+        assert gini(part.item_counts) < 0.6 * observed
+
+
+def test_intervened_draw_follows_the_weights() -> None:
+    # 4,000 users with the same three items, counts of which are made 4,000, 2,000 more users each, ...
+    users = np.concatenate([np.repeat(np.arange(4000), 3), np.arange(4000, 12000), np.arange(4000, 8000)])
+    items = np.concatenate([np.tile([0, 1, 2], 4000), np.zeros(8000), np.ones(4000)])
+    log = log_of(users, items)  # counts 12,000, 8,000, 4,000: weights 2, 3, 6 of 11
+    split = splits.split_intervened(log, test=1 / 3, valid=1e-4, intervened=0.0, cap=100)
+    test = split.test.rows(split.test.user_ix < 4000)
+    drawn = np.bincount(test.item_ix, minlength=3)
+    expected = drawn.sum() * np.array([2, 3, 6]) / 11
+    assert ((drawn - expected) ** 2 / expected).sum() < 13.8  # chi-square of 2 degrees at 0.001
+    capped = splits.split_intervened(log, test=1 / 3, valid=1e-4, intervened=0.0, cap=0).test
+    drawn = np.bincount(capped.item_ix[capped.user_ix < 4000], minlength=3)
+    assert ((drawn - drawn.mean()) ** 2 / drawn.mean()).sum() < 13.8
+
+
+def test_mixed_split_changes_only_the_test() -> None:
+    log = popular_log(2000)
+    by_proportion = {p: splits.split_mixed(log, p, seed=5) for p in (0, 0.5, 0.75, 0.9, 1)}
+    first = by_proportion[0]
+    for split in by_proportion.values():
+        for part, same in zip(parts_of(split)[:2], parts_of(first)[:2], strict=True):
+            assert np.array_equal(pair_keys(part), pair_keys(same))
+        assert len(split.test) == len(first.test) == pytest.approx(0.2 * len(log), rel=0.02)
+    observed, pure = (pair_keys(by_proportion[p].test) for p in (0, 1))
+    assert not np.isin(observed, pure).any()
+    for proportion, split in by_proportion.items():
+        assert np.isin(pair_keys(split.test), pure).mean() == pytest.approx(proportion, abs=1e-3)
+    ginis = [split.manifest.gini["test"] for split in by_proportion.values()]
+    assert ginis == sorted(ginis, reverse=True)
+    assert ginis[0] == pytest.approx(gini(log.item_counts), abs=0.02)
+
+
+def test_a_test_with_untrained_items_warns_once_and_counts_them() -> None:
+    log = log_of([0, 0, 1, 1, 1, 2], [0, 1, 0, 2, 3, 0], part=[0, 0, 0, 3, 3, 2])
+    with pytest.warns(CounterpopWarning, match=r"2 items of test .*\(first: 502\).*misses") as caught:
+        split = splits.split_as_given(log)
+    assert len(caught) == 1 and Path(caught[0].filename) == Path(__file__)
+    assert split.manifest.untrained_items == 2 and split.manifest.untrained_users == 1
+
+
+def test_carving_finds_out_how_the_test_was_drawn() -> None:
+    log = popular_log(1000)
+    ways = {
+        "uniform": splits.split_uniform,
+        "intervened": splits.split_intervened,
+        "random": splits.split_random,
+    }
+    for way, split_by in ways.items():
+        timeless = dataclasses.replace(log, time=None)
+        test = np.isin(pair_keys(log), pair_keys(split_by(timeless).test))
+        carved = splits.split_as_given(
+            dataclasses.replace(timeless, part=np.where(test, 3, 0).astype(np.int8))
+        )
+        assert carved.manifest.carved == way
+        assert len(carved.test) == test.sum()
+        if way != "uniform":
+            assert len(carved.valid) == pytest.approx(test.sum() / 2, rel=0.05)
+            assert gini(carved.valid.item_counts) == pytest.approx(gini(carved.test.item_counts), abs=0.06)
+    late = np.isin(pair_keys(log), pair_keys(splits.split_temporal(log).test))
+    carved = splits.split_as_given(dataclasses.replace(log, part=np.where(late, 3, 0).astype(np.int8)))
+    assert carved.manifest.carved == "temporal"
+    assert carved.train.time is not None and carved.valid.time is not None
+    assert carved.train.time.max() <= carved.valid.time.min()
+
+
+def test_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
+    have = np.array([1, 2, 3, 4, 5, 8, 9, 40])
+    items = np.concatenate([np.repeat(np.arange(8), have), np.repeat(np.arange(8), 4)])
+    users = np.concatenate([*(np.arange(n) for n in have), *(np.arange(50, 54) for _ in have)])
+    part = np.repeat([0, 3], [have.sum(), 32])
+    split = splits.split_as_given(log_of(users, items, part=part))
+    assert split.manifest.carved == "uniform"
+    assert split.valid.item_counts.tolist() == [0, 0, 1, 2, 2, 4, 4, 4]
+
+
+def test_ml10m_has_the_paper_s_head() -> None:
+    log = given_log("ml10m")
+    with pytest.warns(CounterpopWarning, match="25 items of test"):
+        split = splits.split_as_given(log)
+    assert split.development.intervened is not None
+    observed = split.train.rows(~split.development.intervened)
+    assert (head(observed.item_counts).sum(), log.n_items) == (328, 4819)
+    assert (head(observed.user_counts).sum(), log.n_users) == (20801, 37962)
+    assert split.manifest.carved is None and split.manifest.untrained_items == 25
+    assert [len(part) for part in parts_of(split)] == [822884 + 137147, 137147, 274295]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CounterpopWarning)
+        ours = splits.split_intervened(log)
+    for name in ("train", "intervened", "valid", "test"):  # our draw is as flat as the published one
+        assert ours.manifest.counts[name] == pytest.approx(split.manifest.counts[name], rel=2e-3)
+        assert ours.manifest.gini[name] == pytest.approx(split.manifest.gini[name], abs=0.04)
+
+
+@pytest.mark.parametrize(("name", "number"), [("adressa", 4), ("gowalla", 5)])
+def test_carved_validation_of_uniform_tests(name: str, number: int) -> None:
+    log = given_log(name)
+    split = splits.split_as_given(log)
+    assert split.manifest.carved == "uniform" and split.development.intervened is None
+    assert (split.test.item_counts == number).all()
+    have = split.train.item_counts + split.valid.item_counts
+    enough = have >= 2 * number
+    assert (split.valid.item_counts[enough] == number).all()
+    assert (split.valid.item_counts[have <= 2] == 0).all()
+    assert (2 * split.train.item_counts >= have).all() and split.manifest.untrained_items == 0
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+def test_ml1m_test_was_random() -> None:
+    assert splits.split_as_given(given_log("ml1m")).manifest.carved == "random"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda log: splits.split_random(log, test=0.6, valid=0.4), "test [+] valid is 1"),
+        (lambda log: splits.split_random(log, test=-0.1), "test is a share .* got -0.1"),
+        (lambda log: splits.split_random(log, test=float("nan")), "test is a share .* got nan"),
+        (lambda log: splits.split_random(log, valid=0.0), "valid got none"),
+        (lambda log: splits.split_random(log, ordinary=1.0), "ordinary is a share of train"),
+        (lambda log: splits.split_temporal(dataclasses.replace(log, time=None)), "needs a time .* has none"),
+        (lambda log: splits.split_uniform(log, test=0), "test must be a number of pairs .* got 0"),
+        (lambda log: splits.split_uniform(log, valid=1.5), "valid must be a number of pairs .* got 1.5"),
+        (lambda log: splits.split_intervened(log, cap=101), "from 0 to 100, got 101"),
+        (lambda log: splits.split_mixed(log, 1.1), "from 0 to 1, got 1.1"),
+        (lambda log: splits.split_mixed(log, 0.5, test=0.45), "must leave something for train"),
+        (splits.split_as_given, "no split column"),
+        (lambda log: splits.split_as_given(log, carve="best"), "one of auto, uniform"),
+        (lambda log: splits.split_random(log.rows(np.arange(0))), "this one has none"),
+        (
+            lambda log: splits.split_random(log.rows(np.arange(1))),
+            "train got none|valid got none|test got none",
+        ),
+    ],
+)
+def test_errors_say_what_must_hold(call: Callable[[Interactions], Split], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        call(popular_log(20, 10))
+
+
+@pytest.mark.parametrize(
+    ("column", "sentence"), [(0, "test got none"), (3, "train got none"), (7, "first: 7")]
+)
+def test_a_split_column_that_cannot_be_used(column: int, sentence: str) -> None:
+    log = popular_log(20, 10)
+    with pytest.raises(InputError, match=sentence):
+        splits.split_as_given(dataclasses.replace(log, part=np.full(len(log), column, dtype=np.int8)))
+
+
+def test_one_user_can_be_split() -> None:
+    with pytest.warns(CounterpopWarning, match="8 items of test"):
+        split = splits.split_intervened(log_of(np.zeros(40), np.arange(40)))
+    assert split.manifest.counts == {
+        "train": 28,
+        "intervened": 4,
+        "valid": 4,
+        "ordinary": 0,
+        "test": 8,
+        "left_out": 0,
+    }
