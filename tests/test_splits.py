@@ -223,7 +223,7 @@ def test_a_test_with_untrained_items_warns_once_and_counts_them() -> None:
 
 
 def test_carving_finds_out_how_the_test_was_drawn() -> None:
-    log = popular_log(1000)
+    log = popular_log(10_000)  # the Gini of a few hundred pairs is mostly noise
     ways = {
         "uniform": splits.split_uniform,
         "intervened": splits.split_intervened,

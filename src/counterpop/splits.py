@@ -22,10 +22,17 @@ from counterpop.interactions import BoolArray, Interactions, gini, union
 Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
 
 TRAIN, INTERVENED, VALID, TEST, ORDINARY, LEFT_OUT = range(6)  # the first four as in `Interactions.part`
+OTHER_PARTS = {
+    "intervened": INTERVENED,
+    "valid": VALID,
+    "ordinary": ORDINARY,
+    "test": TEST,
+    "left_out": LEFT_OUT,
+}
 CAP = 95.0  # percentile of the weights 1/popularity over items
 FLAT = 0.9  # a test with a Gini below this share of train's was not drawn as the log was
-# One random stream for each purpose, so that changing one part leaves the others' draws alone.
-TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM = range(5)
+# One random stream for each purpose, shared with no other module: no draw depends on another's.
+TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM = range(100, 105)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +169,7 @@ def split_mixed(
     user's pairs and one by intervention; what of them is not in the test part is left out altogether.
     """
     _check_log(log, ordinary)
-    _check_shares(test=2 * test, valid=valid, intervened=intervened)
+    _check_shares(test=test, test_as_observed=test, valid=valid, intervened=intervened)
     if not 0 <= proportion <= 1:
         raise InputError(f"the proportion of intervened test pairs must be from 0 to 1, got {proportion}")
     part = np.zeros(len(log), dtype=np.int8)
@@ -357,9 +364,11 @@ def _check_shares(**shares: float) -> None:
 
 
 def _check_parts(part: NDArray[np.int8], *needed: int) -> None:
-    names = {TRAIN: "train", VALID: "valid", TEST: "test", ORDINARY: "ordinary"}
+    present = np.bincount(part, minlength=LEFT_OUT + 1)
+    present[TRAIN] += present[INTERVENED]
+    names = {TRAIN: "train"} | {code: name for name, code in OTHER_PARTS.items()}
     for code in needed:
-        if not ((part == code) | ((part == INTERVENED) & (code == TRAIN))).any():
+        if not present[code]:
             raise InputError(f"every part of a split must hold pairs, but {names[code]} got none of the "
                              f"log's {len(part)}; give it a larger share or a larger log")  # fmt: skip
 
@@ -379,23 +388,12 @@ def _assemble(
 ) -> Split:
     """The split with these parts, after the ordinary validation part has been drawn from train."""
     if ordinary > 0:
-        generator = _generator(seed, ORDINARY_STREAM)
-        observed = part == TRAIN
-        # Never an item's last train row, so that asking for this part makes no item unrankable.
-        spare = _item_counts(log, part <= INTERVENED) - 1
-        pool = np.zeros(len(log), dtype=bool)
-        pool[_first_of_each(generator.permutation(np.flatnonzero(observed)), log.item_ix, spare)] = True
-        part[_draw_overall(log, pool, math.ceil(ordinary * observed.sum()), "random", generator)] = ORDINARY
+        _draw_ordinary(log, part, ordinary, _generator(seed, ORDINARY_STREAM))
     _check_parts(part, TRAIN, VALID, TEST, *([ORDINARY] if ordinary > 0 else []))
-    is_train = part <= INTERVENED
-    train, valid, test = log.rows(is_train), log.rows(part == VALID), log.rows(part == TEST)
-    intervened = part[is_train] == INTERVENED
-    development = Development(
-        train,
-        valid,
-        intervened if intervened.any() else None,
-        log.rows(part == ORDINARY) if ordinary > 0 else None,
-    )
+    masks = {"train": part <= INTERVENED} | {name: part == code for name, code in OTHER_PARTS.items()}
+    parts = {name: log.rows(mask) for name, mask in masks.items()}
+    train, valid, test = parts["train"], parts["valid"], parts["test"]
+
     missing = np.flatnonzero((test.item_counts > 0) & (train.item_counts == 0))
     if len(missing):
         warnings.warn(
@@ -406,41 +404,32 @@ def _assemble(
             ),
             stacklevel=3,
         )
-    manifest = _describe(protocol, log, part, seed, settings | {"ordinary": ordinary}, carved)
+    manifest = SplitManifest(
+        protocol,
+        int(seed),
+        settings | {"ordinary": ordinary},
+        carved,
+        counts={name: len(rows) for name, rows in parts.items()},
+        gini={name: gini(rows.item_counts) if len(rows) else None for name, rows in parts.items()},
+        untrained_items=_count_missing(train.item_counts, valid.item_counts + test.item_counts),
+        untrained_users=_count_missing(train.user_counts, valid.user_counts + test.user_counts),
+    )
+    intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
+    development = Development(train, valid, intervened, parts["ordinary"] if ordinary > 0 else None)
     return Split(development, test, manifest)
 
 
-def _describe(
-    protocol: str,
-    log: Interactions,
-    part: NDArray[np.int8],
-    seed: int,
-    settings: dict[str, Any],
-    carved: str | None,
-) -> SplitManifest:
-    masks = {
-        "train": part <= INTERVENED,
-        "intervened": part == INTERVENED,
-        "valid": part == VALID,
-        "ordinary": part == ORDINARY,
-        "test": part == TEST,
-        "left_out": part == LEFT_OUT,
-    }
+def _draw_ordinary(
+    log: Interactions, part: NDArray[np.int8], share: float, generator: np.random.Generator
+) -> None:
+    """Marks that share of the observed train rows as the ordinary part, in place.
 
-    def untrained(ix: NDArray[np.int32]) -> int:
-        trained = np.zeros(ix.max() + 1, dtype=bool)
-        trained[ix[masks["train"]]] = True
-        asked = np.zeros_like(trained)
-        asked[ix[masks["valid"] | masks["test"]]] = True
-        return int((asked & ~trained).sum())
+    Never an item's last train row, so that asking for this part makes no item unrankable.
+    """
+    observed = generator.permutation(np.flatnonzero(part == TRAIN))
+    spare = _first_of_each(observed, log.item_ix, _item_counts(log, part <= INTERVENED) - 1)
+    part[generator.permutation(spare)[: math.ceil(share * len(observed))]] = ORDINARY
 
-    return SplitManifest(
-        protocol,
-        int(seed),
-        settings,
-        carved,
-        counts={name: int(mask.sum()) for name, mask in masks.items()},
-        gini={name: gini(_item_counts(log, mask)) if mask.any() else None for name, mask in masks.items()},
-        untrained_items=untrained(log.item_ix),
-        untrained_users=untrained(log.user_ix),
-    )
+
+def _count_missing(trained: NDArray[np.int64], asked: NDArray[np.int64]) -> int:
+    return int(((asked > 0) & (trained == 0)).sum())

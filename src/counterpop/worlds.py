@@ -23,8 +23,8 @@ from counterpop.interactions import Interactions
 
 BLOCK = 1 << 22  # numbers in the largest array of a block: 16 MiB in float32
 EXACT_ITEMS = 4096  # up to here weighing every item for every user is the faster way to draw
-# One random stream for each purpose: more users leave the items as they are.
-ITEM_STREAM, USER_STREAM, DRAW_STREAM = range(3)
+# One random stream for each purpose, shared with no other module: more users leave the items as they are.
+ITEM_STREAM, USER_STREAM, DRAW_STREAM = range(200, 203)
 
 
 @dataclass(frozen=True, eq=False)
