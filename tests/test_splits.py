@@ -113,6 +113,7 @@ def test_parts_are_disjoint_and_make_up_the_log(
     json.dumps(dataclasses.asdict(split.manifest), allow_nan=False)
 
 
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "as given"])
 def test_same_seed_same_split_and_other_seed_another(protocol: str) -> None:
     log = popular_log()
@@ -162,7 +163,12 @@ def test_uniform_share_becomes_a_number_for_each_item() -> None:
     split = splits.split_uniform(log, test=0.1, valid=1e-9)
     assert split.test.item_counts.max() == round(0.1 * len(log) / log.n_items)
     assert split.valid.item_counts.max() == 1
-    split = splits.split_uniform(log, ordinary=0.5)
+
+
+def test_the_ordinary_part_never_takes_an_item_s_last_train_pair() -> None:
+    log = popular_log()
+    assert (splits.split_uniform(log, test=6, valid=4).train.item_counts == 1).any()
+    split = splits.split_uniform(log, test=6, valid=4, ordinary=0.9)
     assert split.train.item_counts.min() >= 1 and split.manifest.untrained_items == 0
 
 
