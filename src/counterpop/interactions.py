@@ -129,11 +129,18 @@ def as_ids(ids: Sequence[Any] | Ids, known: Ids, what: str) -> Ids:
     """The ids in the type of `known`."""
     if known.dtype == object:
         return np.array([str(i) for i in ids], dtype=object)
-    try:
-        return np.array([int(i) for i in ids], dtype=np.int64)
-    except (TypeError, ValueError):
-        bad = next(i for i in ids if not str(i).lstrip("-").isdigit())
-        raise InputError(f"{what} ids of this log are integers, but {bad!r} is not one") from None
+    if isinstance(ids, np.ndarray) and ids.dtype.kind == "i":
+        return ids.astype(np.int64, copy=False)
+    asked = np.empty(len(ids), dtype=np.int64)
+    for n, i in enumerate(ids):
+        try:
+            asked[n] = int(i)
+            whole = isinstance(i, str) or asked[n] == i
+        except (TypeError, ValueError, OverflowError):
+            whole = False
+        if not whole:  # int(2.5) is 2, which may well be somebody else
+            raise InputError(f"{what} ids of this log are integers, but {i!r} is not one; correct it")
+    return asked
 
 
 def head(counts: NDArray[np.int64], share: float = HEAD_SHARE) -> BoolArray:

@@ -1,0 +1,550 @@
+"""Every format read back against a plain dict, and every sentence that bad input gets."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import uuid
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterpop import readers
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions
+from counterpop.readers import read_interactions
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+
+DATA = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+USERS = [10, 7, 10, 7, 300]
+ITEMS = ["b", "a", "a", "a", "c"]
+PAIRS = {(7, "a"), (10, "a"), (10, "b"), (300, "c")}
+
+
+def pairs(log: Interactions) -> list[tuple[Any, Any]]:
+    return list(zip(log.user_ids[log.user_ix].tolist(), log.item_ids[log.item_ix].tolist(), strict=True))
+
+
+def table(**columns: Any) -> pl.DataFrame:
+    return pl.DataFrame({"user": USERS, "item": ITEMS, **columns})
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def as_csv(folder: Path) -> Any:
+    table().write_csv(folder / "log.csv")
+    return folder / "log.csv"
+
+
+def as_gz(folder: Path) -> Any:
+    return write(folder, "log.csv.gz", gzip.compress(as_csv(folder).read_bytes()))
+
+
+def as_tsv(folder: Path) -> Any:
+    table().write_csv(folder / "log.tsv", separator="\t")
+    return str(folder / "log.tsv")
+
+
+def as_parquet(folder: Path) -> Any:
+    table().write_parquet(folder / "log.parquet")
+    return folder / "log.parquet"
+
+
+def as_inter(folder: Path) -> Any:
+    rows = "".join(f'{u}\t{i}\t3.5\t"odd\n' for u, i in zip(USERS, ITEMS, strict=True))
+    return write(folder, "log.inter", "user_id:token\titem_id:token\trating:float\tnote:token\n" + rows)
+
+
+def as_npz(folder: Path) -> Any:
+    np.savez(folder / "log.npz", user=np.array(USERS, dtype=np.int32), item=np.array(ITEMS))
+    return folder / "log.npz"
+
+
+def as_adjacency(folder: Path) -> Any:
+    return write(folder, "log.txt", "10 b a\n7\ta  a\n\n300 c\n")
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "csv": as_csv,
+    "csv.gz": as_gz,
+    "tsv": as_tsv,
+    "parquet": as_parquet,
+    "inter": as_inter,
+    "npz": as_npz,
+    "txt": as_adjacency,
+    "pandas": lambda _: pd.DataFrame({"user": USERS, "item": ITEMS}),
+    "pandas objects": lambda _: pd.DataFrame({"user": USERS, "item": ITEMS}, dtype=object),
+    "pandas nullable": lambda _: pd.DataFrame({"user": USERS, "item": ITEMS}).convert_dtypes(),
+    "polars": lambda _: table(),
+    "lazy": lambda _: table().lazy(),
+    "categorical": lambda _: table().with_columns(pl.col("item").cast(pl.Categorical)),
+    "arrow": lambda _: pa.table({"user": pa.array(USERS, pa.uint16()), "item": ITEMS}),
+    "arrow dictionary": lambda _: pa.table({"user": USERS, "item": pa.array(ITEMS).dictionary_encode()}),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_gives_the_same_log(source: str, tmp_path: Path) -> None:
+    log = read_interactions(SOURCES[source](tmp_path))
+    assert pairs(log) == sorted(PAIRS)
+    assert log.merged == 1
+    assert log.user_ids.dtype == np.int64 and log.user_ids.tolist() == [7, 10, 300]
+    assert log.item_ids.dtype == object and log.item_ids.tolist() == ["a", "b", "c"]
+    assert log.user_ix.dtype == log.item_ix.dtype == np.int32
+    assert log.time is None and log.part is None
+
+
+# ------------------------------------------------------------------------------------- against a plain dict
+
+ids = st.one_of(
+    st.lists(st.integers(-3, 12), min_size=2, unique=True),
+    st.lists(st.integers(-(2**62), 2**62), min_size=2, unique=True),
+    st.lists(
+        st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1), min_size=2, unique=True
+    ),
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> dict[str, list[Any]]:
+    users, items = draw(ids), draw(ids)
+    n = draw(st.integers(0, 40))
+    return {
+        "user": users[:2] + draw(st.lists(st.sampled_from(users), min_size=n, max_size=n)),
+        "item": items[:2] + draw(st.lists(st.sampled_from(items), min_size=n, max_size=n)),
+        "time": draw(st.lists(st.integers(0, 5), min_size=n + 2, max_size=n + 2)),
+        "split": draw(st.lists(st.integers(0, 3), min_size=n + 2, max_size=n + 2)),
+    }
+
+
+def dict_model(rows: dict[str, list[Any]]) -> dict[tuple[Any, Any], tuple[float, int]]:
+    model: dict[tuple[Any, Any], tuple[float, int]] = {}
+    for user, item, time, part in zip(*rows.values(), strict=True):
+        before = model.get((user, item), (time, part))
+        model[user, item] = (max(before[0], time), min(before[1], part))
+    return model
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows=logs(), seed=st.integers(0, 9), how=st.sampled_from(["polars", "parquet", "pandas", "npz"]))
+def test_log_equals_a_dict_whatever_the_order_of_rows(
+    rows: dict[str, list[Any]], seed: int, how: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    order = np.random.default_rng(seed).permutation(len(rows["user"]))
+    frame = pl.DataFrame(rows)[order.tolist()]
+    source: Any = frame
+    if how == "parquet":
+        source = tmp_path_factory.mktemp("logs") / "log.parquet"
+        frame.write_parquet(source)
+    elif how == "pandas":
+        source = pd.DataFrame({name: np.array(rows[name], dtype=object)[order] for name in rows})
+    elif (
+        how == "npz"
+        and min(min(rows[side]) if frame[side].dtype == pl.Int64 else 0 for side in ("user", "item")) >= 0
+    ):
+        source = tmp_path_factory.mktemp("logs") / "log.npz"
+        np.savez(source, **{name: np.array(rows[name])[order] for name in rows})
+    model = dict_model(rows)
+    log = read_interactions(source, time="time")
+    assert log.time is not None and log.part is not None
+    assert dict(zip(pairs(log), zip(log.time.tolist(), log.part.tolist(), strict=True), strict=True)) == model
+    assert pairs(log) == sorted(model)
+    assert log.user_ids.tolist() == sorted(set(rows["user"]))
+    assert log.item_ids.tolist() == sorted(set(rows["item"]))
+    assert log.merged == len(order) - len(model)
+    without = read_interactions(frame.select("user", "item"))
+    assert pairs(without) == pairs(log) and without.merged == log.merged
+
+
+@pytest.mark.parametrize("kind", ["int", "str"])
+def test_ids_that_share_a_hash_stay_apart(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = [5 * 10**12, 3, 9 * 10**15, 3, 5 * 10**12]
+    users = numbers if kind == "int" else [str(n) for n in numbers]
+    plain = read_interactions(pl.DataFrame({"user": users, "item": ITEMS}))
+    monkeypatch.setattr(pl.Series, "hash", lambda s: pl.Series(np.zeros(len(s), dtype=np.uint64)))
+    log = read_interactions(pl.DataFrame({"user": users, "item": ITEMS}))
+    assert pairs(log) == pairs(plain) == sorted(set(zip(users, ITEMS, strict=True)))
+
+
+def test_hashes_that_share_a_slot_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    known = np.unique(np.concatenate([np.arange(1000), rng.integers(0, 2**63, 5000)]).astype(np.uint64))
+    rng.shuffle(known)
+    asked = rng.integers(0, len(known), 3 * readers.BLOCK // 2)
+    assert np.array_equal(readers._find(known[asked], known), asked)
+
+
+def test_blocks_join_without_a_seam() -> None:
+    rng = np.random.default_rng(1)
+    n = 2 * readers.BLOCK + 17
+    users, items = rng.integers(0, 900, n), rng.integers(0, 700, n)
+    log = read_interactions(pl.DataFrame({"user": users, "item": items}))
+    expected = np.unique(users * 700 + items)
+    assert np.array_equal(log.user_ids[log.user_ix] * 700 + log.item_ids[log.item_ix], expected)
+    assert log.merged == n - len(expected)
+
+
+# ------------------------------------------------------------------------------------------------- columns
+
+
+def test_defaults_find_the_columns_with_id_and_names_win() -> None:
+    frame = pl.DataFrame({"user_id": USERS, "item_id": ITEMS, "shop": ["x", "y", "x", "y", "z"]})
+    assert set(pairs(read_interactions(frame))) == PAIRS
+    assert read_interactions(frame, item="shop").item_ids.tolist() == ["x", "y", "z"]
+    both = frame.with_columns(pl.lit(1).alias("user") + pl.int_range(5))
+    assert read_interactions(both).user_ids.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_without_header_columns_go_by_position(tmp_path: Path) -> None:
+    path = write(tmp_path, "u.tsv", "1\t5\t3\t100\n2\t6\t4\t200\n1\t6\t5\t300\n")
+    log = read_interactions(path, header=False, user="u", min_rating=3, time="when")
+    assert pairs(log) == [(1, 5), (1, 6), (2, 6)]
+    assert log.time is not None and log.time.tolist() == [100, 300, 200]
+
+
+def test_low_ratings_go_before_ids_are_counted() -> None:
+    log = read_interactions(table(stars=[5.0, 1.0, 4.5, 2.0, 4.0]), rating="stars", min_rating=4)
+    assert pairs(log) == [(10, "a"), (10, "b"), (300, "c")]
+    assert log.user_ids.tolist() == [10, 300] and log.merged == 0
+    assert len(read_interactions(table(stars=[5, 1, 4, 2, 4]), rating="stars")) == 4
+
+
+def test_latest_time_and_earliest_part_of_a_repeated_pair() -> None:
+    log = read_interactions(
+        table(t=[1, 2, 3, 9, 4], fold=["test", "valid", "Train", "intervened", "validation"]),
+        time="t",
+        split="fold",
+    )
+    assert pairs(log) == sorted(PAIRS)
+    assert log.time is not None and log.time.tolist() == [9, 3, 1, 4]
+    assert log.part is not None and log.part.tolist() == [1, 0, 3, 2] and log.part.dtype == np.int8
+
+
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [NOON] * 5,
+        [f"{NOON}"] * 5,
+        [
+            "2024-02-29T12:00:00",
+            "2024-02-29 12:00:00",
+            "2024-02-29T12:00:00Z",
+            "2024-02-29T14:00+02:00",
+            "20240229T12",
+        ],
+        [datetime(2024, 2, 29, 12)] * 5,
+        pl.Series([datetime(2024, 2, 29, 12)] * 5, dtype=pl.Datetime("ns")).dt.replace_time_zone("UTC"),
+        pl.Series([datetime(2024, 2, 29, 14)] * 5).dt.replace_time_zone("Africa/Cairo"),
+    ],
+    ids=["number", "text number", "iso", "datetime", "utc", "zone"],
+)
+def test_times_become_seconds(times: Any) -> None:
+    log = read_interactions(table(t=times), time="t")
+    assert log.time is not None and log.time.tolist() == [NOON] * 4
+
+
+def test_dates_and_pandas_times_become_seconds() -> None:
+    log = read_interactions(table(t=[date(1970, 1, 2)] * 5), time="t")
+    assert log.time is not None and log.time.tolist() == [86400.0] * 4
+    for stamp in ("2024-02-29 12:00", "2024-02-29 14:00+02:00"):
+        frame = pd.DataFrame({"user": USERS, "item": ITEMS, "t": pd.to_datetime([stamp] * 5)})
+        log = read_interactions(frame, time="t")
+        assert log.time is not None and log.time.tolist() == [NOON] * 4
+
+
+# ----------------------------------------------------------------------------------------------------- ids
+
+
+def test_uuids_as_text_from_pandas_and_parquet(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    users = [uuid.UUID(bytes=rng.bytes(16)) for _ in USERS]
+    binary = pa.table({"user": pa.array([u.bytes for u in users], pa.binary(16)), "item": ITEMS})
+    pl.DataFrame(binary).write_parquet(tmp_path / "log.parquet")
+    expected = sorted(str(u) for u in users)
+    assert read_interactions(pd.DataFrame({"user": users, "item": ITEMS})).user_ids.tolist() == expected
+    assert read_interactions(binary).user_ids.tolist() == expected
+    log = read_interactions(tmp_path / "log.parquet")
+    assert log.user_ids.tolist() == expected
+    assert log.user_positions(users).tolist() == [expected.index(str(u)) for u in users]
+
+
+def test_other_kinds_of_ids(tmp_path: Path) -> None:
+    big = [2**63 + 5, 1, 2, 3, 4]
+    assert (
+        str(2**63 + 5)
+        in read_interactions(
+            pl.DataFrame({"user": pl.Series(big, dtype=pl.UInt64), "item": ITEMS})
+        ).user_ids.tolist()
+    )
+    assert str(2**63 + 5) in read_interactions(pd.DataFrame({"user": big, "item": ITEMS})).user_ids.tolist()
+    text = "user,item\n" + "".join(f"{u},{i}\n" for u, i in zip(big, ITEMS, strict=True))
+    assert str(2**63 + 5) in read_interactions(write(tmp_path, "log.csv", text)).user_ids.tolist()
+    whole = read_interactions(table(user=[10.0, 7.0, 10.0, 7.0, 300.0]))
+    assert whole.user_ids.dtype == np.int64 and set(pairs(whole)) == PAIRS
+    raw = read_interactions(table(item=[b"b", b"a", b"a", b"a", b"c"]))
+    assert set(pairs(raw)) == PAIRS
+
+
+def test_text_column_that_changes_its_type_far_down(tmp_path: Path) -> None:
+    rows = [(n % 50, n % 30, 0) for n in range(readers.INFERRED_ROWS + 10)] + [("x", 3, "note")]
+    path = write(tmp_path, "log.csv", "user,item,rest\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rows))
+    log = read_interactions(path)
+    assert set(pairs(log)) == {(str(u), i) for u, i, _ in rows}
+
+
+def test_quotes_byte_order_mark_line_ends_and_blank_end(tmp_path: Path) -> None:
+    path = write(tmp_path, "log.csv", b'\xef\xbb\xbfuser,item\r\n1,"a,b"\r\n2,"c ""d"""\r\n1,1\r\n\r\n\r\n')
+    assert pairs(read_interactions(path)) == [(1, "1"), (1, "a,b"), (2, 'c "d"')]
+
+
+def test_matrix_positions_are_ids_and_stored_zeros_are_nothing() -> None:
+    matrix = sp.coo_matrix(([5.0, 0.0, 2.0, 1.0, 1.0], ([0, 1, 3, 3, 3], [4, 0, 1, 2, 2])), shape=(5, 6))
+    for made in (matrix, matrix.tocsc(), sp.csr_array(matrix)):
+        log = read_interactions(made)
+        assert pairs(log) == [(0, 4), (3, 1), (3, 2)]
+        assert log.n_users == 5 and log.n_items == 6
+        assert pairs(read_interactions(made, min_rating=3)) == [(0, 4)]
+
+
+def test_reading_a_file_imports_no_other_table_library(tmp_path: Path) -> None:
+    code = (
+        "import sys; from counterpop.readers import read_interactions; read_interactions(sys.argv[1]);"
+        "print([m for m in ('pandas', 'pyarrow', 'scipy', 'torch', 'numba') if m in sys.modules])"
+    )
+    for source in (as_parquet(tmp_path), as_csv(tmp_path), as_npz(tmp_path)):
+        command = [sys.executable, "-c", code, str(source)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+
+
+def npz(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "log.npz", **arrays)
+    return folder / "log.npz"
+
+
+def cut(path: Path, share: float = 0.6) -> Path:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    return path
+
+
+def damaged_npz(folder: Path) -> Path:
+    path = folder / "log.npz"
+    np.savez_compressed(path, user=np.arange(1000) * 7919 % 1013, item=np.arange(1000))
+    with zipfile.ZipFile(path) as archive:
+        at = archive.getinfo("user.npy").header_offset
+    content = bytearray(path.read_bytes())
+    content[at + 200 : at + 300] = bytes(100)
+    path.write_bytes(content)
+    return path
+
+
+BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
+    "missing file": (lambda d: d / "no.csv", {}, r"no\.csv is missing; pass"),
+    "folder": (lambda d: d, {}, "is a folder; pass"),
+    "extension": (lambda d: write(d, "log.xlsx", "x"), {}, r"log\.xlsx must end in one of \.csv, .*rename"),
+    "empty": (lambda d: write(d, "log.csv", ""), {}, "is empty; pass a file"),
+    "blank": (
+        lambda d: write(d, "log.csv", "\n\n"),
+        {},
+        "log.csv has no column 'user'|log.csv could not be read",
+    ),
+    "header only": (lambda d: write(d, "log.csv", "user,item\n"), {}, "needs rows, but .*log.csv holds none"),
+    "no user column": (
+        as_csv,
+        {"user": "who"},
+        "no column 'who', only 'user', 'item'; .* user=, or header=False",
+    ),
+    "no time column": (lambda d: table(), {"time": "t"}, "polars table has no column 't', .* as time=$"),
+    "no rating column": (lambda d: table(), {"min_rating": 3}, "no column 'rating', .* rating="),
+    "no split column": (as_npz, {"split": "fold"}, "no column 'fold', only 'user', 'item'; .* split="),
+    "null id": (
+        lambda d: table(item=["a", "b", None, "c", "d"]),
+        {},
+        "'item' .* row 3 holds nothing; correct",
+    ),
+    "empty id": (
+        lambda d: table(item=["a", "", "b", "c", "d"]),
+        {},
+        "'item' .* an id .* row 2 holds nothing",
+    ),
+    "csv gap": (
+        lambda d: write(d, "log.csv", "user_id,item\n1,2\n,3\n"),
+        {},
+        "'user_id' .* row 2 holds nothing",
+    ),
+    "csv short": (
+        lambda d: write(d, "log.csv", "user,item\n1,2\n3\n4,5\n"),
+        {},
+        "'item' .* row 2 holds nothing",
+    ),
+    "pandas nan": (
+        lambda d: pd.DataFrame({"user": [1, np.nan], "item": [1, 2]}),
+        {},
+        "'user' .*row 2 holds nan",
+    ),
+    "pandas none": (
+        lambda d: pd.DataFrame({"user": ["a", None], "item": [1, 2]}),
+        {},
+        "'user' .*row 2 holds nothing",
+    ),
+    "fraction": (
+        lambda d: table(user=[1.0, 2.0, 2.5, 3.0, 4.0]),
+        {},
+        r"'user' .*whole number.* row 3 holds 2\.5",
+    ),
+    "inexact": (
+        lambda d: table(user=[1.0, 2.0, 2.0**60, 3.0, 4.0]),
+        {},
+        "'user' .*row 3 holds 1.15",
+    ),
+    "infinite": (lambda d: table(user=[1.0, float("inf"), 2.0, 3.0, 4.0]), {}, "'user' .*row 2 holds inf"),
+    "list ids": (
+        lambda d: table(user=[[1], [2]] * 2 + [[3]]),
+        {},
+        r"'user' .*numbers or text.* List\(Int64\)",
+    ),
+    "struct ids": (
+        lambda d: table(user=[{"a": n} for n in range(5)]),
+        {},
+        "'user' .*numbers or text.* Struct",
+    ),
+    "npz negative": (
+        lambda d: npz(d, user=[0, 1, -4], item=[1, 2, 3]),
+        {},
+        "'user' .*position .* row 3 holds -4",
+    ),
+    "npz fraction": (lambda d: npz(d, user=[0, 1, 2], item=[1, 0.5, 3]), {}, r"'item' .* row 2 holds 0\.5"),
+    "npz lengths": (lambda d: npz(d, user=[0, 1], item=[1, 2, 3]), {}, r"one length, got .*'item': \(3,\)"),
+    "npz matrix": (lambda d: npz(d, user=[[0, 1]], item=[[1, 2]]), {}, "must be flat"),
+    "npz pickled": (
+        lambda d: npz(d, user=np.array([{}, 1]), item=[1, 2]),
+        {},
+        "pickled objects.*plain arrays",
+    ),
+    "npz cut": (lambda d: cut(as_npz(d)), {}, "is not an npz file, or is cut short"),
+    "npz damaged": (damaged_npz, {}, "log.npz could not be read as npz"),
+    "npz of text": (lambda d: write(d, "log.npz", "user,item"), {}, "is not an npz file"),
+    "parquet cut": (lambda d: cut(as_parquet(d)), {}, "log.parquet could not be read as parquet"),
+    "parquet of text": (
+        lambda d: write(d, "log.parquet", "user,item\n1,2\n"),
+        {},
+        "could not be read as parquet",
+    ),
+    "parquet hollow": (
+        lambda d: write(d, "log.parquet", b"PAR1" + bytes(99) + b"PAR1"),
+        {},
+        "read as parquet",
+    ),
+    "ragged": (
+        lambda d: write(d, "log.csv", "user,item,x\n1,2,3\n3,4,5,6\n"),
+        {},
+        "line 3 has 4 fields where line 1 has 3",
+    ),
+    "ragged pairs": (lambda d: write(d, "log.tsv", "user\titem\n1\t2\n3\t4\t5\n"), {}, "line 3 has 3 fields"),
+    "latin-1": (
+        lambda d: write(d, "log.csv", b"user,item\n1,caf\xe9\n2,b\n"),
+        {},
+        "could not be read as csv.*utf-8",
+    ),
+    "gz cut": (lambda d: cut(as_gz(d)), {}, "log.csv.gz could not be read as csv"),
+    "txt latin-1": (
+        lambda d: write(d, "log.txt", b"1 caf\xe9\n2 b\n"),
+        {},
+        "could not be read as text.*utf-8",
+    ),
+    "txt alone": (lambda d: write(d, "log.txt", "1 2 3\n\n9\n"), {}, "line 3 holds only '9'; leave"),
+    "one user": (
+        lambda d: table(user=[4] * 5),
+        {},
+        "at least two users, but the polars table holds only 4; .*user=",
+    ),
+    "one item": (lambda d: table(item=["x"] * 5), {}, "at least two items, .* only 'x'; .*item="),
+    "text rating": (
+        lambda d: table(r=["1", "2", "good", "3", "4"]),
+        {"rating": "r"},
+        "'r' .*number.* row 3 holds 'good'",
+    ),
+    "nan rating": (
+        lambda d: table(r=[1.0, 2.0, 3.0, float("nan"), 4.0]),
+        {"rating": "r"},
+        "'r' .*row 4 holds nan",
+    ),
+    "null rating": (lambda d: table(r=[1, None, 3, 3, 4]), {"rating": "r"}, "'r' .*row 2 holds nothing"),
+    "all rated low": (
+        lambda d: table(rating=[1] * 5),
+        {"min_rating": 4},
+        r"no row .* 'rating' of 4 .*highest is 1\.0",
+    ),
+    "text time": (
+        lambda d: table(t=["2024-01-01"] * 4 + ["soon"]),
+        {"time": "t"},
+        "'t' .*ISO.* row 5 holds 'soon'",
+    ),
+    "null time": (
+        lambda d: table(t=[date(2024, 1, 1)] * 3 + [None] * 2),
+        {"time": "t"},
+        "'t' .*row 4 holds nothing",
+    ),
+    "split number": (lambda d: table(split=[0, 1, 2, 3, 4]), {}, r"'split' .*0 to 3.* row 5 holds 4"),
+    "split fraction": (lambda d: table(split=[0.0, 0.5, 2.0, 3.0, 3.0]), {}, r"'split' .*row 2 holds 0\.5"),
+    "split word": (lambda d: table(split=["train", "dev"] + ["test"] * 3), {}, "'split' .*row 2 holds 'dev'"),
+    "split truth": (lambda d: table(test=[True] * 5), {"split": "test"}, "'test' .*row 1 holds 'true'"),
+    "split null": (lambda d: table(split=[0, 1, None, 3, 3]), {}, "'split' .*row 3 holds nothing"),
+    "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
+    "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
+    "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
+    "empty matrix": (lambda d: sp.csr_matrix((3, 3)), {}, "needs rows, but the SciPy matrix holds none"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_one_sentence(case: str, tmp_path: Path) -> None:
+    source, options, sentence = BAD[case]
+    with pytest.raises(InputError, match=sentence) as caught:
+        read_interactions(source(tmp_path), **options)
+    assert "\n" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------ real logs
+
+
+@pytest.mark.parametrize(
+    ("name", "users", "items", "n", "test"),
+    [("adressa", 13_485, 744, 116_321, 4 * 744), ("gowalla", 29_858, 40_981, 1_027_370, 5 * 40_981)],
+)
+def test_real_logs_have_their_known_counts(name: str, users: int, items: int, n: int, test: int) -> None:
+    path = DATA / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there; point COUNTERPOP_DATA to the folder that holds it")
+    log = read_interactions(path)
+    assert (log.n_users, log.n_items, len(log), log.merged) == (users, items, n, 0)
+    assert log.part is not None and np.count_nonzero(log.part == 3) == test
+    if name == "gowalla":
+        other = read_interactions(path, split="split_lightgcn")
+        assert other.part is not None and np.bincount(other.part).tolist() == [810_128, 0, 0, 217_242]
