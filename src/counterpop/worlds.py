@@ -77,18 +77,18 @@ def make_world(
     n_items: int = 1000,
     *,
     mean_activity: float = 35.0,
-    dim: int = 8,
-    exponent: float = 0.9,
-    temperature: float = 0.25,
-    pull: float = 0.2,
+    dim: int = 6,
+    exponent: float = 0.8,
+    temperature: float = 0.15,
+    pull: float = 0.05,
     seed: int = 0,
 ) -> World:
     """A world and its log, the same for the same arguments.
 
     Up to 4,096 items the cost is one weight for every user and item; above, candidates are drawn by
-    exposure and accepted by taste, which has the same distribution and costs about 20 candidates an
+    exposure and accepted by taste, which has the same distribution and costs about 50 candidates an
     interaction at the defaults, whatever the number of items, and more the lower `temperature` is. A
-    million users with 20,000 items and 20 million pairs take about a minute and 1 GiB on one core.
+    million users with 20,000 items and 20 million pairs take two to three minutes and 1 GiB on one core.
     Activity is log-normal with the given mean; a user has at least one pair and at most half of all items.
 
     >>> world = make_world(100, 50, mean_activity=10)
