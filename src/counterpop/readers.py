@@ -258,6 +258,10 @@ def _open_adjacency(path: Path, asked: dict[str, str]) -> _Table:
 def _open_pandas(frame: Any) -> _Table:
     """Column by column through NumPy, as the frame's own way to Arrow needs pyarrow."""
     labels = {str(label): label for label in frame.columns}
+    if len(labels) < len(frame.columns):
+        raise InputError(
+            f"the pandas table must name each column once, got {list(frame.columns)}; rename some"
+        )
 
     def take(chosen: dict[str, str]) -> pl.DataFrame:
         with _one_sentence("the pandas table", "a table"):
@@ -412,7 +416,7 @@ def _numbers(column: pl.Series, name: str, label: str) -> pl.Series:
 
 def _seconds(column: pl.Series, name: str, label: str) -> pl.Series:
     """Numbers as they are; dates and ISO 8601 text as seconds since 1970."""
-    if column.dtype.is_temporal() and column.dtype != pl.Time:
+    if column.dtype in (pl.Date, pl.Datetime):
         _check(column.is_null(), column, name, label, "a time")
         return column.cast(pl.Datetime("us")).cast(pl.Int64) / 1e6
     if column.dtype != pl.String or column.cast(pl.Float64, strict=False).null_count() == column.null_count():
@@ -435,7 +439,8 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
         column = column.cast(pl.Float64)
     else:
         known = PARTS
-        column = column.cast(pl.String).str.to_lowercase()
+        with _one_sentence(f"column {name!r} of {label}", "a split"):
+            column = column.cast(pl.String).str.to_lowercase()
     parts = column.replace_strict(known, default=None, return_dtype=pl.Int8)
     _check(parts.is_null(), column, name, label, "0 to 3, or train, intervened, valid or test,")
     return parts

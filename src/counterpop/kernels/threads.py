@@ -1,0 +1,30 @@
+"""Kernels release the interpreter lock, so plain Python threads run them side by side."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def core_count() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_parallel(work: Callable[[int], T], parts: int) -> list[T]:
+    """`[work(0), ..., work(parts - 1)]`, each in a thread of its own; one part runs in this thread."""
+    if parts == 1:
+        return [work(0)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, range(parts)))
+
+
+def stretches(n: int, parts: int) -> Iterable[tuple[int, int]]:
+    """[0, n) cut into `parts` stretches of nearly equal length.
+
+    >>> list(stretches(5, 2))
+    [(0, 2), (2, 5)]
+    """
+    return [(n * part // parts, n * (part + 1) // parts) for part in range(parts)]

@@ -1,0 +1,77 @@
+"""What training did to each item and user, positive and negative apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.embeddings import FloatArray
+
+Weighting = Literal["slope", "count"]
+_WEIGHTINGS: tuple[Weighting, ...] = ("count", "slope")
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """Sums over the training triples (u, i seen, j not seen), for every item and every user.
+
+    An item adds up the user vector p (normalised where training normalised it): its *pull* over the triples
+    in which it was the seen item, its *push* over those in which it was the negative. A user adds up the item
+    vectors: pull over Q_i, push over Q_j. Each sum is kept twice: every triple counting one ("count"), and
+    weighted by the loss's own slope ("slope"), which is the gradient itself.
+
+    The sums are taken over every `every`-th triple and multiplied by `every`: an unbiased estimate of the
+    whole sum, exact for `every=1`.
+    """
+
+    items: FloatArray
+    """(I, 4, D): pull and push by count, pull and push by slope."""
+    users: FloatArray
+    """(U, 4, D)"""
+    every: int
+    triples: int
+    """How many triples training went through."""
+
+    def item_pull(self, weighting: Weighting = "slope") -> FloatArray:
+        """(I, D) what lifted each item."""
+        return self.items[:, 2 * _WEIGHTINGS.index(weighting)]
+
+    def item_push(self, weighting: Weighting = "slope") -> FloatArray:
+        """(I, D) what lowered each item; the whole is pull - push."""
+        return self.items[:, 2 * _WEIGHTINGS.index(weighting) + 1]
+
+    def user_pull(self, weighting: Weighting = "slope") -> FloatArray:
+        """(U, D)"""
+        return self.users[:, 2 * _WEIGHTINGS.index(weighting)]
+
+    def user_push(self, weighting: Weighting = "slope") -> FloatArray:
+        """(U, D)"""
+        return self.users[:, 2 * _WEIGHTINGS.index(weighting) + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class GradientPicture:
+    """The paper's Figure 1: for every item, how its pull and push lie to their sum, and how long they are."""
+
+    cosine_pull: NDArray[np.float64]
+    cosine_push: NDArray[np.float64]
+    norm_pull: NDArray[np.float64]
+    norm_push: NDArray[np.float64]
+
+
+def gradient_picture(ledger: Ledger, weighting: Weighting = "slope") -> GradientPicture:
+    """Cosine of each item's pull and of its push with the whole (pull - push), and both norms, all (I,).
+
+    An item without records has norm 0 and cosine NaN.
+    """
+    pull = ledger.item_pull(weighting).astype(np.float64)
+    push = -ledger.item_push(weighting).astype(np.float64)
+    whole = pull + push
+    norms = [np.linalg.norm(part, axis=1) for part in (pull, push, whole)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine_pull = (pull * whole).sum(axis=1) / (norms[0] * norms[2])
+        cosine_push = (push * whole).sum(axis=1) / (norms[1] * norms[2])
+    return GradientPicture(cosine_pull, cosine_push, norms[0], norms[1])

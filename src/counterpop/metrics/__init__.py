@@ -1,0 +1,1 @@
+"""Stateless measures of lists of recommendations: accuracy and popularity."""

@@ -1,0 +1,62 @@
+"""How well lists find what was held out. Higher is better for all."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.interactions import BoolArray, Interactions, IntArray, pair_keys
+
+PerUser = NDArray[np.float64]
+
+
+def find_hits(lists: IntArray, users: IntArray, held: Interactions) -> BoolArray:
+    """(B, K) whether each recommended item is one of the user's held-out items; empty places are no hits."""
+    keys = users.astype(np.int64)[:, None] * held.n_items + lists
+    known = pair_keys(held)  # sorted, because rows are
+    if not len(known):
+        return np.zeros(lists.shape, dtype=bool)
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return (known[at] == keys) & (lists >= 0)
+
+
+def recall(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
+    """Hits / number of the user's held-out items (all of them, also above k); NaN without any.
+
+    >>> recall(np.array([[True, False]]), np.array([4]))
+    array([0.25])
+    """
+    with np.errstate(invalid="ignore"):
+        return np.asarray(hits.sum(axis=1) / n_held)
+
+
+def hit_rate(hits: BoolArray) -> PerUser:
+    """1 where the list holds any held-out item, else 0.
+
+    >>> hit_rate(np.array([[False, True], [False, False]]))
+    array([1., 0.])
+    """
+    return hits.any(axis=1).astype(np.float64)
+
+
+def ideal_dcg(k: int) -> PerUser:
+    """(k + 1,) the DCG of a perfect list by number of held-out items; entry 0 is 0."""
+    return np.concatenate([[0.0], np.cumsum(discounts(k))])
+
+
+def discounts(k: int) -> PerUser:
+    """(k,) 1 / log2(rank + 1) for ranks 1 to k."""
+    return 1.0 / np.log2(np.arange(2, k + 2))
+
+
+def ndcg(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
+    """DCG / ideal DCG with gain 1 and discount 1 / log2(rank + 1), ideal over min(k, held-out items).
+
+    NaN without held-out items.
+
+    >>> ndcg(np.array([[True, False]]), np.array([1]))
+    array([1.])
+    """
+    k = hits.shape[1]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((hits @ discounts(k)) / ideal_dcg(k)[np.minimum(n_held, k)])

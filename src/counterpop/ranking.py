@@ -1,0 +1,81 @@
+"""Exact top-k in blocks, seen items left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.embeddings import FloatArray
+from counterpop.errors import InputError
+from counterpop.interactions import Ids, Interactions, IntArray
+from counterpop.kernels.threads import core_count, in_parallel, stretches
+from counterpop.kernels.topk import leave_out, top_k
+
+BLOCK_BYTES = 24 << 20  # of scores at a time: they stay in the last-level cache of an ordinary machine
+
+
+def tie_order(item_ids: Ids) -> NDArray[np.int64]:
+    """(I,) the place of each item in a fixed shuffle by its outside id.
+
+    Equal scores are ranked by it, so that a list depends neither on the order of the items nor on their
+    popularity.
+    """
+    if item_ids.dtype == object:
+        keys = np.array([int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64)
+    else:
+        keys = item_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        keys = (keys ^ (keys >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        keys ^= keys >> np.uint64(32)
+    order = np.empty(len(keys), dtype=np.int64)
+    order[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+    return order
+
+
+def score_blocks(
+    queries: FloatArray, item_vectors: FloatArray, users: IntArray, seen: Sequence[Interactions]
+) -> Iterator[tuple[slice, FloatArray]]:
+    """Blocks of scores (B, I) of the queries (one row for each of `users`), seen items marked as left out."""
+    n_items = len(item_vectors)
+    rows = max(1, BLOCK_BYTES // (4 * max(1, n_items)))
+    space = np.empty((min(rows, len(queries)), n_items), dtype=np.float32)
+    for start in range(0, len(queries), rows):
+        block = slice(start, min(start + rows, len(queries)))
+        scores = space[: block.stop - block.start]
+        np.matmul(queries[block], item_vectors.T, out=scores)
+        for log in seen:
+            leave_out(scores, log.user_starts, log.item_ix, users[block])
+        yield block, scores
+
+
+def rank(
+    queries: FloatArray,
+    item_vectors: FloatArray,
+    k: int,
+    *,
+    users: IntArray,
+    seen: Sequence[Interactions],
+    ties: NDArray[np.int64],
+    threads: int | None = None,
+) -> tuple[IntArray, FloatArray]:
+    """The best k items of every query and their scores, both (B, K), best first.
+
+    `users[b]` is the position of the user behind query b: what the logs in `seen` hold of them is left out.
+    Where fewer than k items remain, the places left over hold item -1. Exact; see `tie_order` for ties.
+    """
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    k = min(k, len(item_vectors))
+    threads = threads or core_count()
+    items = np.empty((len(queries), k), dtype=np.int32)
+    scores = np.empty((len(queries), k), dtype=np.float32)
+    for block, block_scores in score_blocks(queries, item_vectors, users, seen):
+        parts = list(stretches(len(block_scores), threads))
+        best, best_items = scores[block], items[block]
+        in_parallel(
+            lambda part, parts=parts, s=block_scores, b=best, i=best_items: top_k(s, ties, *parts[part], b, i),
+            threads,
+        )
+    return items, scores

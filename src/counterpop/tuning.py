@@ -1,0 +1,241 @@
+"""The whole grid of strengths in one pass, and the choice among its points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.adjustment import Adjustment
+from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
+from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions, IntArray, gini, head
+from counterpop.kernels.grid import search_grid
+from counterpop.kernels.threads import core_count, in_parallel, stretches
+from counterpop.metrics.accuracy import ideal_dcg
+from counterpop.ranking import score_blocks, tie_order
+from counterpop.runs import Run
+from counterpop.splits import Development, Split
+
+Target = Literal["recall", "hit_rate", "ndcg", "average_popularity", "tail_share", "coverage", "gini"]
+LOWER_IS_BETTER = ("average_popularity", "gini")
+STRENGTHS = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for each side
+CELL_ITEMS = 32  # items in a cell of the kernel, about
+MOST_CELLS = 256
+_ANCHORS = 3  # on each side of the grid
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Every metric at every pair of strengths: `values[name][a, b]` for item strength a, user strength b."""
+
+    item_strengths: tuple[float, ...]
+    user_strengths: tuple[float, ...]
+    values: Mapping[str, NDArray[np.float64]]
+    users: int
+    looked_at: float
+    """Mean number of items for each user that had to be ranked at every point; the rest was ruled out."""
+
+    def at(self, item_strength: float, user_strength: float) -> dict[str, float]:
+        """All metrics at one point of the grid."""
+        a, b = self.item_strengths.index(item_strength), self.user_strengths.index(user_strength)
+        return {name: float(value[a, b]) for name, value in self.values.items()}
+
+
+def search_strengths(
+    embeddings: Embeddings,
+    directions: Directions,
+    train: Interactions,
+    held: Interactions,
+    *,
+    k: int = 20,
+    item_strengths: tuple[float, ...] = STRENGTHS,
+    user_strengths: tuple[float, ...] = STRENGTHS,
+    weights: FloatArray | None = None,
+    exposure: bool = True,
+    users: IntArray | None = None,
+    threads: int | None = None,
+) -> Grid:
+    """Every metric of `held` at every pair of strengths, exactly as separate evaluations would give it.
+
+    One product of the big matrices serves all points: P'.Q' = P.Q - a (P.q)(Q.q) - b (P.p)(Q.p)
+    + a b (P.p)(p.q)(Q.q). `weights` lets a held-out pair count more than another; `users` keeps to some
+    users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point.
+    """
+    threads = threads or core_count()
+    P, Q = embeddings.user_vectors, embeddings.item_vectors
+    users = np.flatnonzero(held.user_counts).astype(np.int32) if users is None else users
+    if not len(users):
+        raise InputError("strengths are chosen on held-out pairs, but the validation part is empty")
+    k = min(k, len(Q))
+    a, b = (axis.ravel() for axis in np.meshgrid(item_strengths, user_strengths, indexing="ij"))
+    along_item, along_user = P[users] @ directions.item, P[users] @ directions.user
+    overlap = float(directions.item @ directions.user)
+    item_shift = (-np.outer(along_item, a) + np.outer(along_user, a * b * overlap)).astype(np.float32)  # (B, G)
+    user_shift = (-np.outer(along_user, b)).astype(np.float32)
+    cells = _cells(Q @ directions.item, Q @ directions.user)
+    order, place = cells.order, cells.place
+    anchors = _anchors(len(item_strengths), len(user_strengths))
+    counts = train.item_counts
+    tail = ~head(counts)
+    ties = tie_order(embeddings.item_ids)[order]
+    weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
+    snake = _snake(len(item_strengths), len(user_strengths))
+    sums = np.zeros((threads, 1, len(a), 5))
+    weight = np.zeros((threads, 1))
+    exposed = np.zeros((threads, len(a), len(Q)) if exposure else (threads, 0, 0), dtype=np.int32)
+    segments = np.zeros(len(users), dtype=np.int64)
+    looked_at = 0
+    moved = replace(train, item_ix=place[train.item_ix])  # seen items, in the order of the cells
+    for block, scores in score_blocks(P[users], Q[order], users, [moved]):
+        parts = list(stretches(len(scores), threads))
+
+        def work(part: int, block: slice = block, scores: FloatArray = scores, parts: list[tuple[int, int]] = parts) -> int:
+            return int(search_grid(
+                scores, np.ascontiguousarray(item_shift[block][:, snake]), np.ascontiguousarray(user_shift[block][:, snake]),
+                cells.item_part, cells.user_part, cells.starts, cells.boxes,
+                np.argsort(snake)[anchors], ties, counts[order], tail[order],
+                held.user_starts, place[held.item_ix], weights, users[block], ideal_dcg(k),
+                segments[block], k, *parts[part],
+                sums[part], weight[part], exposed[part],
+            ))  # fmt: skip
+
+        looked_at += sum(in_parallel(work, threads))
+    shape = (len(item_strengths), len(user_strengths))
+    mean = np.empty((len(a), 5))
+    mean[snake] = sums.sum(axis=0)[0] / weight.sum()
+    names = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
+    values = {name: mean[:, n].reshape(shape) for n, name in enumerate(names)}
+    if exposure:
+        total = np.empty((len(a), len(Q)), dtype=np.int64)
+        total[snake] = exposed.sum(axis=0)
+        values["coverage"] = np.mean(total > 0, axis=1).reshape(shape)
+        values["gini"] = np.array([gini(row) for row in total]).reshape(shape)
+    return Grid(tuple(item_strengths), tuple(user_strengths), values, len(users), looked_at / len(users))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    order: NDArray[np.intp]  # (I,) items in the order of their cells
+    place: IntArray  # (I,) where each item went
+    item_part: FloatArray  # (I,) component along the popular direction, in the order of the cells
+    user_part: FloatArray
+    starts: NDArray[np.int64]  # (C + 1,)
+    boxes: FloatArray  # (4, C) lowest and highest item part, lowest and highest user part
+
+
+def _cells(item_part: FloatArray, user_part: FloatArray) -> _Cells:
+    """Items in strips by one component, each strip in cells by the other."""
+    n = len(item_part)
+    strips = max(1, int(np.sqrt(min(MOST_CELLS, n / CELL_ITEMS))))
+    strip = np.empty(n, dtype=np.int64)
+    strip[np.argsort(item_part, kind="stable")] = np.arange(n) * strips // n
+    order = np.lexsort((user_part, strip))
+    bounds = np.searchsorted(strip[order], np.arange(strips + 1))
+    starts = np.unique(
+        np.concatenate([np.linspace(bounds[s], bounds[s + 1], strips + 1).astype(np.int64) for s in range(strips)])
+    )
+    t, r = item_part[order], user_part[order]
+    low, high = np.minimum.reduceat, np.maximum.reduceat
+    first = starts[:-1]
+    place = np.empty(n, dtype=np.int32)
+    place[order] = np.arange(n)
+    return _Cells(
+        order, place, t, r, starts, np.stack([low(t, first), high(t, first), low(r, first), high(r, first)])
+    )  # fmt: skip
+
+
+def _snake(n_item: int, n_user: int) -> NDArray[np.intp]:
+    """Grid points so that each is a neighbour of the one before."""
+    points = np.arange(n_item * n_user).reshape(n_item, n_user)
+    points[1::2] = points[1::2, ::-1].copy()
+    return points.ravel()
+
+
+def _anchors(n_item: int, n_user: int) -> NDArray[np.intp]:
+    """A few grid points spread over the grid."""
+    at_item = np.unique(np.linspace(0, n_item - 1, _ANCHORS).astype(np.int64))
+    at_user = np.unique(np.linspace(0, n_user - 1, _ANCHORS).astype(np.int64))
+    return (at_item[:, None] * n_user + at_user).ravel()
+
+
+def choose_strengths(
+    grid: Grid,
+    target: Target = "recall",
+    floor: Mapping[str, float] | None = None,
+    ordinary: Grid | None = None,
+) -> tuple[float, float]:
+    """The pair of strengths with the best `target`; of equals the weakest.
+
+    `floor={"ndcg": 0.98}` keeps to points whose NDCG on the ordinary validation part is at least 0.98 of the
+    plain model's there (for metrics where lower is better: at most 1 / 0.98 of it).
+    """
+    if target not in get_args(Target):
+        raise InputError(f"target must be one of {', '.join(get_args(Target))}, got {target!r}")
+    value = grid.values[target].copy()
+    if target in LOWER_IS_BETTER:
+        value = -value
+    for name, share in (floor or {}).items():
+        if ordinary is None:
+            raise InputError(
+                "a floor is measured on an ordinary validation part, but this split has none; "
+                "make the split with one (split --ordinary 0.05)"
+            )
+        if name not in ordinary.values:
+            raise InputError(f"floor must name one of {', '.join(ordinary.values)}, got {name!r}")
+        measured, plain = ordinary.values[name], ordinary.at(0.0, 0.0)[name]
+        allowed = measured * share <= plain if name in LOWER_IS_BETTER else measured >= share * plain
+        value[~allowed] = -np.inf
+    best = np.argwhere(value == value.max())
+    a, b = min(best, key=lambda point: grid.item_strengths[point[0]] + grid.user_strengths[point[1]])
+    return grid.item_strengths[a], grid.user_strengths[b]
+
+
+def tune(
+    run: Run,
+    split: Split | Development,
+    *,
+    target: Target = "recall",
+    floor: Mapping[str, float] | None = None,
+    k: int = 20,
+    item_direction: ItemDirection | None = None,
+    user_direction: UserDirection | None = None,
+) -> Adjustment:
+    """The adjustment whose strengths are best on the validation part; the test part is out of reach.
+
+    Strengths are chosen on the model trained without the validation part. Where the run was refit on train +
+    validation, the adjustment is that of the second model at the strengths of the first.
+    """
+    return tune_with_grid(
+        run, split, target=target, floor=floor, k=k, item_direction=item_direction, user_direction=user_direction
+    )[0]
+
+
+def tune_with_grid(
+    run: Run,
+    split: Split | Development,
+    *,
+    target: Target = "recall",
+    floor: Mapping[str, float] | None = None,
+    k: int = 20,
+    item_direction: ItemDirection | None = None,
+    user_direction: UserDirection | None = None,
+) -> tuple[Adjustment, Grid, Grid | None]:
+    """As `tune`, with the grid it chose from and that of the ordinary validation part, if there is one."""
+    known = split.development if isinstance(split, Split) else split
+    directions = find_directions(run.model, known.train, item_direction, user_direction)
+    search = lambda held: search_strengths(run.model.embeddings, directions, known.train, held, k=k)  # noqa: E731
+    grid = search(known.valid)
+    ordinary = search(known.ordinary) if known.ordinary is not None else None
+    item_strength, user_strength = choose_strengths(grid, target, floor, ordinary)
+    if run.refit is not None:
+        directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)
+    adjustment = Adjustment(
+        directions.item, directions.user, item_strength, user_strength, run.embeddings, run.refit is not None
+    )
+    return adjustment, grid, ordinary
