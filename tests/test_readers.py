@@ -316,6 +316,8 @@ def test_text_column_that_changes_its_type_far_down(tmp_path: Path) -> None:
 def test_quotes_byte_order_mark_line_ends_and_blank_end(tmp_path: Path) -> None:
     path = write(tmp_path, "log.csv", b'\xef\xbb\xbfuser,item\r\n1,"a,b"\r\n2,"c ""d"""\r\n1,1\r\n\r\n\r\n')
     assert pairs(read_interactions(path)) == [(1, "1"), (1, "a,b"), (2, 'c "d"')]
+    ones = write(tmp_path, "ones.csv", "user,item\n2,2\n1,1\n")  # 1 equals True, but is no blank line
+    assert pairs(read_interactions(ones)) == [(1, 1), (2, 2)]
 
 
 def test_matrix_positions_are_ids_and_stored_zeros_are_nothing() -> None:
@@ -516,6 +518,17 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "split word": (lambda d: table(split=["train", "dev"] + ["test"] * 3), {}, "'split' .*row 2 holds 'dev'"),
     "split truth": (lambda d: table(test=[True] * 5), {"split": "test"}, "'test' .*row 1 holds 'true'"),
     "split null": (lambda d: table(split=[0, 1, None, 3, 3]), {}, "'split' .*row 3 holds nothing"),
+    "split list": (lambda d: table(split=[[0]] * 5), {}, "column 'split' .* could not be read as a split"),
+    "duration": (
+        lambda d: table(t=[date(2024, 1, 2) - date(2024, 1, 1)] * 4 + [None]),
+        {"time": "t"},
+        "'t' .*row 5",
+    ),
+    "same names": (
+        lambda d: pd.DataFrame([[1, 2]], columns=["user", "user"]),
+        {},
+        "each column once, got .*user",
+    ),
     "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
     "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),

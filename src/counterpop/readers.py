@@ -380,8 +380,7 @@ def _ids(column: pl.Series, name: str, label: str) -> pl.Series:
     _check(column.is_null(), column, name, label, "an id")
     if column.dtype.is_float():
         column = column.cast(pl.Float64)
-        # not (a <= b) rather than a > b, so that NaN is caught as well
-        bad = ~((column.floor() == column) & (column.abs() <= EXACT)) | column.is_nan()
+        bad = ~((column.floor() == column) & (column.abs() <= EXACT))  # to polars, NaN is above every number
         _check(bad, column, name, label, "a whole number as id (or text)")
         return column.cast(pl.Int64)
     if column.dtype.is_integer():
