@@ -1,0 +1,281 @@
+"""Rank, measure, per user and per group, with confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from counterpop.adjustment import Adjustment
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions, IntArray, gini, head
+from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall
+from counterpop.metrics.popularity import (
+    HEAD_GROUPS,
+    average_popularity,
+    coverage,
+    exposure,
+    exposure_gini,
+    popularity_groups,
+    tail_share,
+)
+from counterpop.ranking import rank, tie_order
+from counterpop.splits import Split
+
+On = Literal["valid", "test"]
+PER_USER = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
+RESAMPLES = 1000
+_WHOLE_RESAMPLES = 200  # of coverage and Gini, which need every list again
+_BATCH = 50  # resamples at a time
+BOOTSTRAP_STREAM, TEST_STREAM = 300, 301
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """What a set of lists is worth: means over users, figures of the whole, and 95 % intervals by bootstrap."""
+
+    recall: float
+    hit_rate: float
+    ndcg: float
+    average_popularity: float
+    tail_share: float
+    coverage: float
+    gini: float
+    groups: tuple[Mapping[str, Any], ...]
+    """For each popularity group: number of items, share of all recommendations, recall of its held-out pairs."""
+    intervals: Mapping[str, Interval]
+    per_user: Mapping[str, NDArray[np.float64]]
+    """(B,) each of the five that are means over users."""
+    exposure: NDArray[np.int64]
+    """(I,) in how many lists each item stands."""
+    users: IntArray
+    """(B,) positions of the users: those with at least one held-out item."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures without the arrays."""
+        names = (*PER_USER, "coverage", "gini")
+        figures: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return figures | {"groups": [dict(g) for g in self.groups], "intervals": dict(self.intervals)}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """One model, plain and adjusted, on the same users."""
+
+    k: int
+    on: On
+    item_strength: float
+    user_strength: float
+    plain: Measures
+    adjusted: Measures
+    comparison: Mapping[str, Mapping[str, float]]
+    """Adjusted against plain: see `compare`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `counterpop evaluate --json` prints."""
+        return {
+            "k": self.k,
+            "on": self.on,
+            "users": len(self.plain.users),
+            "item_strength": self.item_strength,
+            "user_strength": self.user_strength,
+            "adjusted": self.adjusted.to_json(),
+            "plain": self.plain.to_json(),
+            "comparison": {name: dict(row) for name, row in self.comparison.items()},
+        }
+
+
+def evaluate(
+    adjustment: Adjustment,
+    split: Split,
+    on: On = "test",
+    k: int = 20,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Evaluation:
+    """The model behind an adjustment, plain and adjusted, measured on a held-out part.
+
+    Train items are never ranked; after a refit on train + validation neither are validation items, and only
+    the test part can be measured. Means go over the users who have at least one held-out item.
+    """
+    if adjustment.embeddings is None:
+        raise InputError("an adjustment without its vectors cannot be evaluated; take the one that tune returned")
+    if on not in ("valid", "test"):
+        raise InputError(f"on must be 'valid' or 'test', got {on!r}")
+    if on == "valid" and adjustment.refit:
+        raise InputError("this model was trained on the validation part as well; evaluate it on test")
+    known = split.development
+    train = known.refit_train() if adjustment.refit else known.train
+    held = split.test if on == "test" else known.valid
+    both = [
+        measure_model(a, train, held, k, resamples=resamples, seed=seed, threads=threads)
+        for a in (adjustment.with_strengths(0.0, 0.0), adjustment)
+    ]
+    return Evaluation(
+        k, on, adjustment.item_strength, adjustment.user_strength, *both, compare(both[1], both[0], seed=seed)
+    )
+
+
+def measure_model(
+    adjustment: Adjustment,
+    train: Interactions,
+    held: Interactions,
+    k: int = 20,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Measures:
+    """The measures of an adjusted model's lists, train items left out."""
+    vectors = adjustment.embeddings
+    if vectors is None:
+        raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
+    users = np.flatnonzero(held.user_counts).astype(np.int32)
+    lists, _ = rank(
+        adjustment.query(vectors.user_vectors[users]), vectors.item_vectors, k,
+        users=users, seen=[train], ties=tie_order(vectors.item_ids), threads=threads,
+    )  # fmt: skip
+    return measure(lists, users, train, held, resamples=resamples, seed=seed)
+
+
+def measure(
+    lists: IntArray,
+    users: IntArray,
+    train: Interactions,
+    held: Interactions,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Measures:
+    """The measures of any lists (B, K) of item positions, one for each of `users`; -1 is an empty place.
+
+    `resamples=0` leaves out the intervals.
+    """
+    if not len(users):
+        raise InputError("nothing to measure: no user has a held-out item")
+    hits = find_hits(lists, users, held)
+    n_held = held.user_counts[users]
+    counts = train.item_counts
+    per_user = {
+        "recall": recall(hits, n_held),
+        "hit_rate": hit_rate(hits),
+        "ndcg": ndcg(hits, n_held),
+        "average_popularity": average_popularity(lists, counts),
+        "tail_share": tail_share(lists, head(counts)),
+    }
+    group_of = popularity_groups(counts)
+    shown = _by_group(lists, group_of, lists >= 0)
+    found = _by_group(lists, group_of, hits)
+    wanted = np.zeros((held.n_users, HEAD_GROUPS + 1))
+    np.add.at(wanted, (held.user_ix, group_of[held.item_ix]), 1)
+    wanted = wanted[users]
+    exposed = exposure(lists, held.n_items)
+    groups = tuple(
+        {
+            "items": int((group_of == g).sum()),
+            "frequency": float(shown[:, g].sum() / shown.sum()),
+            "recall": float(found[:, g].sum() / wanted[:, g].sum()) if wanted[:, g].any() else None,
+        }
+        for g in range(HEAD_GROUPS + 1)
+    )
+    columns = np.column_stack([*per_user.values(), shown, found, wanted])
+    intervals = _intervals(columns, lists, exposed, resamples, seed) if resamples else {}
+    means = {name: float(np.nanmean(value)) for name, value in per_user.items()}
+    return Measures(
+        **means, coverage=coverage(exposed), gini=exposure_gini(exposed), groups=groups,
+        intervals=intervals, per_user=per_user, exposure=exposed, users=users,
+    )  # fmt: skip
+
+
+def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
+    """For each metric that is a mean over users: first - second, its 95 % interval, and a paired p-value.
+
+    The interval is by bootstrap over users. The p-value is that of a paired randomisation test: how often
+    differences with random signs have a mean at least as far from zero. Both must hold the same users.
+    """
+    if not np.array_equal(first.users, second.users):
+        raise InputError("only measures of the same users can be compared; evaluate both on the same split")
+    difference = np.column_stack([first.per_user[name] - second.per_user[name] for name in PER_USER])
+    difference = np.nan_to_num(difference)
+    mean = difference.mean(axis=0)
+    resampled = np.concatenate(
+        [weights @ difference for weights in _resamples(len(difference), RESAMPLES, seed)]
+    ) / len(difference)
+    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
+    generator = np.random.default_rng([seed, TEST_STREAM])
+    beyond = np.zeros(len(PER_USER))
+    for start in range(0, rounds, _BATCH):
+        signs = generator.integers(0, 2, (min(_BATCH, rounds - start), len(difference)), dtype=np.int8) * 2 - 1
+        flipped = signs.astype(np.float32) @ difference.astype(np.float32) / len(difference)
+        beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
+    p_value = (1 + beyond) / (1 + rounds)
+    return {
+        name: {
+            "difference": float(mean[n]), "low": float(low[n]), "high": float(high[n]), "p_value": float(p_value[n]),
+        }
+        for n, name in enumerate(PER_USER)
+    }  # fmt: skip
+
+
+def _by_group(lists: IntArray, group_of: NDArray[np.int64], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(B, groups) how many counted places of each list hold an item of each group."""
+    groups = np.where(counted, group_of[lists], HEAD_GROUPS + 1)
+    return np.stack([(groups == g).sum(axis=1) for g in range(HEAD_GROUPS + 1)], axis=1).astype(np.float64)
+
+
+def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:
+    """Bootstrap weights (R, B) in batches: how often each user was drawn. The same for the same seed."""
+    generator = np.random.default_rng([seed, BOOTSTRAP_STREAM])
+    for start in range(0, resamples, _BATCH):
+        batch = min(_BATCH, resamples - start)
+        drawn = generator.integers(0, n_users, (batch, n_users), dtype=np.int32)
+        yield np.stack([np.bincount(row, minlength=n_users) for row in drawn]).astype(np.float32)
+
+
+def _intervals(
+    columns: NDArray[np.float64], lists: IntArray, exposed: NDArray[np.int64], resamples: int, seed: int
+) -> dict[str, Interval]:
+    """95 % intervals by bootstrap over users.
+
+    Resampling repeats some users and drops others, which hides items: coverage and Gini are biased in it.
+    Theirs is therefore the spread of the resampled figures, centred on the figure itself.
+    """
+    n_users, n_items = len(lists), len(exposed)
+    filled = lists >= 0
+    rows = np.repeat(np.arange(n_users), filled.sum(axis=1))
+    shows = csr_array((np.ones(len(rows), np.float32), (lists[filled], rows)), shape=(n_items, n_users))
+    columns = np.nan_to_num(columns).astype(np.float32)
+    sums, whole = [], []
+    for batch, weights in enumerate(_resamples(n_users, resamples, seed)):
+        sums.append(weights @ columns)
+        if batch * _BATCH < _WHOLE_RESAMPLES:
+            again = (shows @ weights.T).T
+            whole += [(np.mean(row > 0), gini(row)) for row in again]
+    total = np.concatenate(sums)
+    means = total[:, : len(PER_USER)] / n_users
+    intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
+    for name, values, figure in zip(
+        ("coverage", "gini"), np.array(whole).T, (np.mean(exposed > 0), gini(exposed)), strict=True
+    ):
+        intervals[name] = _quantiles(values - values.mean() + figure)
+    shown, found, wanted = np.split(total[:, len(PER_USER) :], 3, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        frequency, found = shown / shown.sum(axis=1, keepdims=True), found / wanted
+    for g in range(shown.shape[1]):
+        intervals[f"group_{g + 1}_frequency"] = _quantiles(frequency[:, g])
+        if np.isfinite(found[:, g]).all():
+            intervals[f"group_{g + 1}_recall"] = _quantiles(found[:, g])
+    return intervals
+
+
+def _quantiles(values: NDArray[np.floating]) -> Interval:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)

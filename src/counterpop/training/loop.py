@@ -1,0 +1,149 @@
+"""The one loop: epochs, looks at validation, early stopping, refit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from counterpop.directions import find_directions
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions
+from counterpop.runs import Model, Run
+from counterpop.splits import Development, Split
+from counterpop.training.mf import MatrixFactorisation
+from counterpop.training.settings import Settings
+from counterpop.tuning import choose_strengths, search_strengths
+
+CHECK_USERS = 4000  # a look at validation needs no more
+CHECK_STRENGTHS = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
+CHECK_STREAM = 402
+
+
+class Trainable(Protocol):
+    """A model in training."""
+
+    def epoch(self, lr: float) -> float:
+        """Goes once through the data at this learning rate; returns the mean loss."""
+
+    def model(self) -> Model:
+        """A copy of the model as it is now."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands, after each epoch."""
+
+    stage: str
+    """"train", or "refit" for the second training on train + validation."""
+    epoch: int
+    epochs: int
+    loss: float
+    best: float | None
+    """The best validation metric so far."""
+    seconds: float
+    """Of this epoch."""
+
+
+def train(
+    split: Split | Development,
+    *,
+    refit: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """A run: the model that was best on validation, its ledger, and how training went.
+
+    Keywords are the fields of `Settings`. Every `check_every` epochs recall@20 is measured on validation (on
+    a sample of users; for the gradient method at the best of a coarse grid of strengths, because that is how
+    it will be used); training stops after `patience` looks without a better one and keeps the best model.
+    With `refit`, a second model is trained for as many epochs on train + validation. Never looks at test.
+    """
+    known = split.development if isinstance(split, Split) else split
+    try:
+        chosen = Settings(**settings)
+    except TypeError as error:
+        raise InputError(f"unknown setting: {str(error).split()[-1]}; see counterpop.Settings") from None
+    report = on_progress or (lambda progress: None)
+    model, epochs, history = _train_and_choose(known, chosen, report)
+    again = _train_for(known.refit_train(), chosen, epochs, report) if refit else None
+    return Run(model, again, asdict(chosen) | {"refit": refit, "chosen_epochs": epochs}, tuple(history))
+
+
+def _train_and_choose(
+    known: Development, settings: Settings, report: Callable[[Progress], None]
+) -> tuple[Model, int, list[dict[str, float]]]:
+    """The best model on validation, its epoch, and the history."""
+    trainee = _begin(known.train, settings)
+    look = _Look(known, settings)
+    best, best_value, best_epoch = None, -math.inf, 0
+    history: list[dict[str, float]] = []
+    for epoch in range(1, settings.epochs + 1):
+        start = time.perf_counter()
+        loss = trainee.epoch(scheduled(settings, epoch))
+        entry = {"epoch": epoch, "loss": loss, "seconds": time.perf_counter() - start}
+        history.append(entry)
+        if not math.isfinite(loss):
+            raise InputError(f"the loss left all bounds in epoch {epoch}; lower lr (now {settings.lr})")
+        if epoch % settings.check_every == 0 or epoch == settings.epochs:
+            model = trainee.model()
+            entry["valid"] = look.at(model)
+            if entry["valid"] > best_value:
+                best, best_value, best_epoch = model, entry["valid"], epoch
+        report(Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"]))
+        if best and epoch - best_epoch >= settings.patience * settings.check_every:
+            break
+    if best is None:
+        raise InputError("training came to no model that could be measured on validation")
+    return best, best_epoch, history
+
+
+def _train_for(train: Interactions, settings: Settings, epochs: int, report: Callable[[Progress], None]) -> Model:
+    """A model trained for a known number of epochs."""
+    trainee = _begin(train, settings)
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        loss = trainee.epoch(scheduled(settings, epoch))
+        report(Progress("refit", epoch, epochs, loss, None, time.perf_counter() - start))
+    return trainee.model()
+
+
+def _begin(train: Interactions, settings: Settings) -> Trainable:
+    return MatrixFactorisation(train, settings)
+
+
+def scheduled(settings: Settings, epoch: int) -> float:
+    """The learning rate of an epoch, counted from 1: constant, or falling to nearly 0 over all `epochs`."""
+    done = (epoch - 1) / settings.epochs
+    if settings.schedule == "linear":
+        return settings.lr * (1 - done)
+    if settings.schedule == "cosine":
+        return settings.lr * 0.5 * (1 + math.cos(math.pi * done))
+    return settings.lr
+
+
+class _Look:
+    """Measures a model on validation: recall@20 at the best strengths, or plain."""
+
+    def __init__(self, known: Development, settings: Settings) -> None:
+        users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
+        if not len(users):
+            raise InputError("training is stopped by the validation part, but it is empty; make another split")
+        if len(users) > CHECK_USERS:
+            draw = np.random.default_rng([settings.seed, CHECK_STREAM])
+            users = np.sort(draw.choice(users, CHECK_USERS, replace=False))
+        self._known, self._users, self._threads = known, users, settings.threads
+        self._strengths = CHECK_STRENGTHS if settings.method == "gradient" else (0.0,)
+
+    def at(self, model: Model) -> float:
+        """Recall@20 of the model."""
+        grid = search_strengths(
+            model.embeddings, find_directions(model, self._known.train), self._known.train, self._known.valid,
+            item_strengths=self._strengths, user_strengths=self._strengths,
+            exposure=False, users=self._users, threads=self._threads,
+        )  # fmt: skip
+        return grid.at(*choose_strengths(grid))["recall"]

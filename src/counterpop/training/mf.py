@@ -1,0 +1,75 @@
+"""Matrix factorisation on the CPU: two tables of vectors, one SGD step for each triple."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from counterpop.embeddings import Embeddings
+from counterpop.interactions import Interactions
+from counterpop.kernels.mf import step_triples
+from counterpop.kernels.threads import core_count, in_parallel
+from counterpop.ledger import Ledger
+from counterpop.runs import Model
+from counterpop.training.sampling import TripleSampler
+from counterpop.training.settings import Settings
+
+INITIAL_STREAM, SAMPLING_STREAM = 400, 401
+
+
+class MatrixFactorisation:
+    """The tables of a model in training. `epoch` moves them on, `model` copies them out.
+
+    Memory: (U + I) x D floats, five times that with a ledger, and 16 bytes for each triple of an epoch.
+    Limit: knows a user or item only by its own interactions, so one with few of them stays near its random
+    beginning.
+    """
+
+    def __init__(self, train: Interactions, settings: Settings) -> None:
+        self._train, self._settings = train, settings
+        threads = settings.threads or core_count()
+        self._threads = min(threads, train.n_items // 2, train.n_users)
+        values = np.random.default_rng([settings.seed, INITIAL_STREAM])
+        scale = np.float32(settings.initial_scale)
+        self._users = values.standard_normal((train.n_users, settings.dim), dtype=np.float32) * scale
+        self._items = values.standard_normal((train.n_items, settings.dim), dtype=np.float32) * scale
+        self._sampler = TripleSampler(
+            train,
+            sampling=settings.sampling,
+            negatives=settings.negatives,
+            negative_power=settings.negative_power,
+            threads=self._threads,
+            generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
+        )
+        kept = (4, settings.dim) if settings.keeps_ledger else (0, 0)
+        self._item_ledger = np.zeros((train.n_items if settings.keeps_ledger else 0, *kept), dtype=np.float32)
+        self._user_ledger = np.zeros((train.n_users if settings.keeps_ledger else 0, *kept), dtype=np.float32)
+        self._triples = 0
+
+    def epoch(self, lr: float) -> float:
+        """Goes once through the data; returns the mean loss of the triples that were recorded."""
+        settings, drawn = self._settings, self._sampler.epoch()
+        total = np.zeros(2)
+        for turn in range(self._threads):  # each thread meets each item block once; nobody shares a row
+
+            def step(part: int, turn: int = turn) -> tuple[float, int]:
+                triples = drawn[part]
+                found: tuple[float, int] = step_triples(
+                    self._users, self._items, triples.users, triples.items, triples.negatives,
+                    triples.block((part + turn) % self._threads), np.float32(lr), np.float32(settings.reg),
+                    settings.loss == "bce", settings.normalises,
+                    self._item_ledger, self._user_ledger, settings.ledger_every,
+                )  # fmt: skip
+                return found
+
+            total += np.sum(in_parallel(step, self._threads), axis=0)
+        self._triples += sum(int(triples.block_starts[-1]) for triples in drawn)
+        return float(total[0] / max(1.0, total[1]))
+
+    def model(self) -> Model:
+        """The vectors as they are now, and the ledger so far."""
+        vectors = Embeddings(self._users.copy(), self._items.copy(), self._train.user_ids, self._train.item_ids)
+        if not self._settings.keeps_ledger:
+            return Model(vectors)
+        every = self._settings.ledger_every
+        scale = np.float32(every)
+        return Model(vectors, Ledger(self._item_ledger * scale, self._user_ledger * scale, every, self._triples))

@@ -1,0 +1,118 @@
+"""Which triples an epoch goes through: the shares of threads, the blocks of items, the law of negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions, IntArray
+from counterpop.kernels.mf import draw_triples
+from counterpop.kernels.threads import in_parallel
+from counterpop.training.settings import Sampling
+
+
+@dataclass(frozen=True, eq=False)
+class Triples:
+    """The triples of one thread in one epoch, and their shuffled order, item block after item block."""
+
+    users: IntArray
+    items: IntArray
+    negatives: IntArray
+    order: IntArray
+    block_starts: NDArray[np.int64]
+
+    def block(self, number: int) -> IntArray:
+        """The order within one item block."""
+        return self.order[self.block_starts[number] : self.block_starts[number + 1]]
+
+
+class TripleSampler:
+    """Draws the triples of an epoch, each thread its own, into memory that is taken once."""
+
+    def __init__(
+        self,
+        train: Interactions,
+        *,
+        sampling: Sampling,
+        negatives: int,
+        negative_power: float,
+        threads: int,
+        generator: np.random.Generator,
+    ) -> None:
+        if np.any(train.user_counts >= train.n_items):
+            user = train.user_ids[np.argmax(train.user_counts)]
+            raise InputError(f"user {user!r} has touched every item, so no negative can be drawn; leave them out")
+        self._train, self._generator, self._negatives = train, generator, negatives
+        has_rows = train.user_counts > 0
+        self._draws = len(train) / has_rows.sum() if sampling == "users" else 0.0
+        expected = np.ceil(self._draws) * has_rows if self._draws else train.user_counts
+        reached = np.concatenate([[0], np.cumsum(expected)])
+        self._cuts = np.searchsorted(reached, np.linspace(0, reached[-1], threads + 1))
+        self._cuts[-1] = train.n_users
+        self._space = []
+        for first, last in zip(self._cuts, self._cuts[1:], strict=False):
+            size = int(reached[last] - reached[first]) * negatives
+            arrays = [np.empty(size, dtype=np.int32) for _ in range(4)]
+            self._space.append(Triples(*arrays, np.zeros(threads + 1, dtype=np.int64)))
+        self._by_popularity = np.argsort(-train.item_counts, kind="stable")
+        law = train.item_counts.astype(np.float64) ** negative_power if negative_power else np.empty(0)
+        self._accept, self._alias = alias_table(law)
+
+    def epoch(self) -> list[Triples]:
+        """Fresh triples of every thread; they overwrite those of the epoch before."""
+        threads = len(self._space)
+        block_of = self._blocks(threads)
+        members = np.argsort(block_of, kind="stable").astype(np.int32)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(block_of, minlength=threads))])
+        states = self._generator.integers(0, 2**64, size=(threads, 1), dtype=np.uint64)
+
+        def draw(part: int) -> None:
+            space = self._space[part]
+            draw_triples(
+                self._cuts[part], self._cuts[part + 1], self._train.user_starts, self._train.item_ix,
+                self._draws, self._negatives, self._accept, self._alias, block_of, members, starts,
+                states[part], space.users, space.items, space.negatives, space.order, space.block_starts,
+            )  # fmt: skip
+
+        in_parallel(draw, threads)
+        return self._space
+
+    def _blocks(self, threads: int) -> IntArray:
+        """A random block for each item, so that every block holds as much popularity as the next.
+
+        Runs of `threads` items of neighbouring popularity are dealt one to each block; where the runs begin
+        changes from epoch to epoch, so that any two items meet in a block now and then.
+        """
+        n = len(self._by_popularity)
+        deal = np.tile(np.arange(threads, dtype=np.int32), (-(-n // threads) + 1, 1))
+        self._generator.permuted(deal, axis=1, out=deal)
+        first = int(self._generator.integers(threads))
+        block_of = np.empty(n, dtype=np.int32)
+        block_of[self._by_popularity] = deal.ravel()[first : first + n]
+        return block_of
+
+
+def alias_table(law: NDArray[np.float64]) -> tuple[NDArray[np.float64], IntArray]:
+    """Walker's alias table of a law (I,) of weights: draw n uniformly, keep it with chance accept[n], else
+    take alias[n]. Empty for an empty law; items of weight 0 are never drawn.
+
+    >>> accept, alias = alias_table(np.array([1.0, 3.0]))
+    >>> accept, alias
+    (array([0.5, 1. ]), array([1, 1], dtype=int32))
+    """
+    n = len(law)
+    accept, alias = np.ones(n), np.arange(n, dtype=np.int32)
+    scaled = law * (n / law.sum()) if n else law
+    small = [int(i) for i in np.flatnonzero(scaled < 1)]
+    large = [int(i) for i in np.flatnonzero(scaled >= 1)]
+    rest = scaled.copy()
+    while small and large:
+        low, high = small.pop(), large[-1]
+        accept[low], alias[low] = rest[low], high
+        rest[high] -= 1 - rest[low]
+        if rest[high] < 1:
+            small.append(large.pop())
+    return accept, alias

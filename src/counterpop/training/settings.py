@@ -1,0 +1,79 @@
+"""Everything that decides how a model is trained, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from counterpop.errors import InputError
+
+Backbone = Literal["mf"]
+Method = Literal["plain", "gradient"]
+Loss = Literal["bpr", "bce"]
+Sampling = Literal["interactions", "users"]
+Schedule = Literal["constant", "linear", "cosine"]
+Device = Literal["cpu"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a training run; the defaults are those that our published figures were reached with.
+
+    `method="gradient"` normalises user vectors in training and keeps the ledger, `"plain"` does neither;
+    `normalised` and `ledger` say otherwise.
+    """
+
+    backbone: Backbone = "mf"
+    method: Method = "gradient"
+    loss: Loss = "bpr"
+    dim: int = 64
+    epochs: int = 200
+    lr: float = 0.05
+    schedule: Schedule = "constant"
+    reg: float = 1e-3
+    """L2: each step adds reg/2 times the squared length of the three rows it touches."""
+    negatives: int = 1
+    """Negatives for each positive; an epoch has this many times as many triples."""
+    negative_power: float = 0.0
+    """Negatives are drawn in proportion to popularity ** negative_power: 0 is uniform. Never a seen item."""
+    sampling: Sampling = "interactions"
+    """Positives: every interaction once an epoch, or as many for every user, each drawn from the user's items."""
+    normalised: bool | None = None
+    ledger: bool | None = None
+    ledger_every: int = 64
+    """One triple in so many goes into the ledger; 1 records them all, at about twice the time."""
+    initial_scale: float = 0.1
+    """Standard deviation of the first values."""
+    check_every: int = 10
+    """Epochs between two looks at the validation part."""
+    patience: int = 5
+    """Looks without a better one before training stops."""
+    threads: int | None = None
+    """All cores by default. 1 gives the same bits on every machine of one kind; so does any fixed number."""
+    device: Device = "cpu"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, options in (
+            ("backbone", Backbone), ("method", Method), ("loss", Loss), ("sampling", Sampling),
+            ("schedule", Schedule), ("device", Device),
+        ):  # fmt: skip
+            if getattr(self, name) not in get_args(options):
+                raise InputError(f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}")
+        for name in ("dim", "epochs", "negatives", "ledger_every", "check_every", "patience"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads must be at least 1, got {self.threads}")
+        if not self.lr > 0:
+            raise InputError(f"lr must be above 0, got {self.lr}")
+        if not 0 <= self.reg * self.lr < 1:
+            raise InputError(f"reg must be at least 0 and below 1/lr, got {self.reg}")
+
+    @property
+    def normalises(self) -> bool:
+        return self.method == "gradient" if self.normalised is None else self.normalised
+
+    @property
+    def keeps_ledger(self) -> bool:
+        return self.method == "gradient" if self.ledger is None else self.ledger
