@@ -1,0 +1,40 @@
+# Everything from a bare checkout: Python 3.11 or newer with pip and venv is all that must be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench lint clean
+
+demo: $(VENV)/.core
+	$(BIN)/counterpop demo --out demo
+	@echo "Open demo/report.html in a browser."
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# Side by side with peers; minutes. DATA is the folder with the paper's data sets.
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/bench_training.py
+	$(BIN)/python benchmarks/bench_ranking.py
+	$(BIN)/python benchmarks/bench_reading.py
+	$(BIN)/python benchmarks/bench_imports.py
+
+$(VENV)/.core: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo build dist src/*.egg-info

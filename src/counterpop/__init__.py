@@ -1,0 +1,95 @@
+"""counterpop: find how much of a recommender is popularity rather than taste, and take it out.
+
+The whole flow in ten lines:
+
+>>> import counterpop as cp
+>>> world = cp.make_world(300, 200, seed=0)                   # or cp.read_interactions("log.parquet")
+>>> split = cp.split_uniform(world.log, test=2, valid=2, seed=0)
+>>> run = cp.train(split, method="gradient", dim=8, epochs=20, seed=0)
+>>> best = cp.tune(run, split)                                # strengths from validation
+>>> result = cp.evaluate(best, split, on="test")
+>>> bool(result.adjusted.average_popularity < result.plain.average_popularity)
+True
+>>> best.query(best.embeddings.user_vectors[:2]).shape        # send these to the index you have
+(2, 8)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from counterpop.adjustment import Adjustment, adjust
+    from counterpop.artifacts import (
+        load_adjustment,
+        load_development,
+        load_run,
+        load_split,
+        save_adjustment,
+        save_run,
+        save_split,
+        save_tuning,
+    )
+    from counterpop.directions import Directions, find_directions
+    from counterpop.embeddings import Embeddings
+    from counterpop.errors import CounterpopError, CounterpopWarning
+    from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
+    from counterpop.interactions import Interactions
+    from counterpop.ledger import Ledger, gradient_picture
+    from counterpop.ranking import rank
+    from counterpop.readers import read_interactions
+    from counterpop.runs import Model, Run
+    from counterpop.splits import (
+        Development,
+        Split,
+        split_as_given,
+        split_intervened,
+        split_mixed,
+        split_random,
+        split_temporal,
+        split_uniform,
+    )
+    from counterpop.training import Settings, train
+    from counterpop.tuning import Grid, search_strengths, tune
+    from counterpop.worlds import World, make_world
+
+__version__ = "0.1.0"
+
+# Where each public name lives. They are imported on first use, so that `import counterpop` stays light.
+_HOMES = {
+    "adjustment": ("Adjustment", "adjust"),
+    "artifacts": (
+        "load_adjustment", "load_development", "load_run", "load_split",
+        "save_adjustment", "save_run", "save_split", "save_tuning",
+    ),
+    "directions": ("Directions", "find_directions"),
+    "embeddings": ("Embeddings",),
+    "errors": ("CounterpopError", "CounterpopWarning"),
+    "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),
+    "interactions": ("Interactions",),
+    "ledger": ("Ledger", "gradient_picture"),
+    "ranking": ("rank",),
+    "readers": ("read_interactions",),
+    "runs": ("Model", "Run"),
+    "splits": (
+        "Development", "Split", "split_as_given", "split_intervened", "split_mixed", "split_random",
+        "split_temporal", "split_uniform",
+    ),
+    "training": ("Settings", "train"),
+    "tuning": ("Grid", "search_strengths", "tune"),
+    "worlds": ("World", "make_world"),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605  (built from the table above; a test holds it to the imports)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'counterpop' has no attribute {name!r}")
+    value = getattr(import_module(f"counterpop.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME_OF]

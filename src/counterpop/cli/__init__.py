@@ -1,0 +1,108 @@
+"""The `counterpop` command: thin shells around the library. Commands are imported when they are called."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import click
+
+from counterpop.errors import CounterpopError, CounterpopWarning
+
+COMMANDS = {
+    "demo": "A made-up world from log to report, in one go.",
+    "split": "Cut a log into train, validation and test.",
+    "train": "Train a model on a split.",
+    "tune": "Choose the strengths of a run on its validation part.",
+    "evaluate": "Measure a run, plain and adjusted.",
+    "recommend": "Write lists of recommendations.",
+    "report": "Compare runs on one self-contained page.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Knows its commands by name and imports one only to run it or to print its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"counterpop.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="counterpop")
+def main() -> None:
+    """Find how much of a recommender is popularity rather than taste, and take it out.
+
+    \b
+    From a log to a debiased recommender:
+      counterpop split log.parquet --protocol uniform --out SPLIT
+      counterpop train SPLIT --method gradient --out RUN
+      counterpop tune RUN
+      counterpop evaluate RUN --on test
+      counterpop report RUN --out report.html
+    """
+
+
+def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """Makes a command of a function that returns what `--json` prints.
+
+    Adds --json and --debug; turns our errors into one sentence and exit 1, warnings into a line on stderr.
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+    @click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
+    @functools.wraps(function)
+    def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
+        warnings.showwarning = _say_warning
+        warnings.simplefilter("always", CounterpopWarning)
+        try:
+            result = function(*args, quiet=as_json, **kwargs)
+        except (CounterpopError, OSError, MemoryError) as error:
+            if debug:
+                raise
+            click.echo(f"Error: {_sentence(error)}", err=True)
+            sys.exit(1)
+        except Exception as error:
+            if debug:
+                raise
+            click.echo(
+                f"Error: something unforeseen went wrong ({type(error).__name__}: {error}); "
+                "--debug shows where, please report it",
+                err=True,
+            )
+            sys.exit(1)
+        if as_json:
+            click.echo(json.dumps(result, allow_nan=False, default=_plain))
+
+    return command
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "out of memory; lower --dim, or use a smaller log"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    if issubclass(category, CounterpopWarning):
+        click.echo(f"Note: {message}", err=True)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else str(value)

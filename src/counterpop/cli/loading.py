@@ -1,0 +1,28 @@
+"""What several commands need of a run folder: its adjustment for a given model."""
+
+from __future__ import annotations
+
+from counterpop.adjustment import Adjustment
+from counterpop.artifacts import SavedRun
+from counterpop.cli.progress import console
+from counterpop.directions import find_directions
+from counterpop.evaluation import On
+from counterpop.splits import Development
+
+
+def adjustment_for(saved: SavedRun, known: Development, on: On = "test") -> Adjustment:
+    """The run's adjustment for the model that `on` calls for, at strengths 0 where it has not been tuned.
+
+    Test and serving take the final model. Validation takes the first, which has not seen it.
+    """
+    if saved.adjustment is not None and (on == "test" or saved.run.refit is None):
+        return saved.adjustment
+    tuning = saved.manifest["tuning"] or {}
+    if not tuning and saved.run.settings["method"] == "gradient":
+        console.print(f"Note: {saved.path} has not been tuned, so its strengths are 0; run `counterpop tune` first.")
+    refit = saved.run.refit is not None and on == "test"
+    model = saved.run.final if refit else saved.run.model
+    train = known.refit_train() if refit else known.train
+    found = find_directions(model, train, tuning.get("item_direction"), tuning.get("user_direction"))
+    strengths = tuning.get("item_strength", 0.0), tuning.get("user_strength", 0.0)
+    return Adjustment(found.item, found.user, *strengths, model.embeddings, refit)

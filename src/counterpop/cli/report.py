@@ -1,0 +1,47 @@
+"""counterpop report"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from counterpop import artifacts
+from counterpop.cli import shell
+from counterpop.cli.loading import adjustment_for
+from counterpop.cli.progress import console, working
+from counterpop.evaluation import evaluate
+from counterpop.reporting import RunReport, write_report
+
+
+def summarise(path: str | Path, k: int = 20, seed: int = 0) -> RunReport:
+    """What the page says of one run folder, measured on test."""
+    saved, split = artifacts.load_run(path), artifacts.load_split(path)
+    return RunReport(
+        Path(path).resolve().name,
+        saved.run.settings | {"versions": saved.manifest["versions"]},
+        saved.run.history,
+        evaluate(adjustment_for(saved, split.development), split, "test", k, seed=seed),
+        split.train.item_counts,
+        saved.grid,
+        saved.run.ledger,
+    )
+
+
+@click.command(epilog="Example: counterpop report RUN OTHER_RUN --out report.html")
+@click.argument("runs", type=click.Path(), nargs=-1, required=True)
+@click.option("--out", type=click.Path(), required=True, help="The page to write.")
+@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@shell
+def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool) -> dict[str, Any]:
+    """Compare runs on one self-contained page that opens without a network."""
+    reports = []
+    for path in runs:
+        with working(f"measuring {path}"):
+            reports.append(summarise(path, k, seed))
+    write_report(reports, Path(out))
+    if not quiet:
+        console.print(f"Wrote {out} ({Path(out).stat().st_size / 1e6:.1f} MB).")
+    return {"out": out, "runs": {r.name: r.evaluation.to_json() for r in reports}}

@@ -1,0 +1,79 @@
+"""counterpop train"""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import Any, get_args
+
+import click
+
+from counterpop import artifacts
+from counterpop.cli import shell
+from counterpop.cli.progress import console, training_progress
+from counterpop.training import Settings, train
+from counterpop.training import settings as options
+
+DEFAULT = Settings()
+
+
+def choice(name: str, kind: Any, text: str) -> Any:
+    """An option with the values of a setting."""
+    values = click.Choice(get_args(kind))
+    return click.option(f"--{name}", type=values, default=getattr(DEFAULT, name), show_default=True, help=text)
+
+
+def number(name: str, text: str) -> Any:
+    """An option with a setting's number."""
+    value = getattr(DEFAULT, name)
+    return click.option(
+        f"--{name.replace('_', '-')}", type=type(value), default=value, show_default=True, help=text
+    )
+
+
+@click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
+@click.argument("split", type=click.Path())
+@choice("backbone", options.Backbone, "The model.")
+@choice("loss", options.Loss, "What training minimises.")
+@choice("method", options.Method, "gradient keeps the ledger and normalises users; plain does neither.")
+@number("dim", "Width of the vectors.")
+@number("epochs", "At most so many; the validation part may stop training earlier.")
+@choice("sampling", options.Sampling, "Draw positives from all interactions, or users first.")
+@choice("device", options.Device, "Where to train.")
+@click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
+@number("lr", "Learning rate.")
+@choice("schedule", options.Schedule, "How the learning rate falls.")
+@number("reg", "L2.")
+@number("negatives", "Negatives for each positive.")
+@number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
+@click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
+@click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
+@number("ledger_every", "One triple in so many goes into the ledger.")
+@number("check_every", "Epochs between two looks at validation.")
+@number("patience", "Looks without a better one before training stops.")
+@click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
+@number("seed", "Same seed, same threads: same bits.")
+@click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
+@shell
+def command(split: str, out: str, refit: bool, normalise: bool | None, quiet: bool, **settings: Any) -> dict[str, Any]:
+    """Train a model on a split folder and save it as a run folder.
+
+    Training looks at the validation part, never at test, and keeps the best model. With --refit, epochs are
+    chosen against validation, that model is kept for `tune`, and a second one is trained on train +
+    validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
+    """
+    known = artifacts.load_development(split)
+    start = time.perf_counter()
+    with nullcontext(None) if quiet else training_progress() as show:
+        run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
+    seconds = time.perf_counter() - start
+    artifacts.save_run(run, out, split)
+    epochs = run.settings["chosen_epochs"]
+    best = max(entry["valid"] for entry in run.history if "valid" in entry)
+    if not quiet:
+        console.print(f"Best after {epochs} epochs (validation recall {best:.4f}), {seconds:.1f} s. Wrote {out}.")
+    return {
+        "out": out, "epochs": epochs, "valid_recall": best, "seconds": seconds,
+        "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
+        "settings": run.settings,
+    }  # fmt: skip

@@ -1,0 +1,67 @@
+"""counterpop tune"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from counterpop import artifacts
+from counterpop.cli import shell
+from counterpop.cli.progress import console, working
+from counterpop.directions import ItemDirection, UserDirection
+from counterpop.tuning import Target, tune_with_grid
+
+
+def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    """{"ndcg": 0.98} from ("ndcg=0.98",)."""
+    floors = {}
+    for value in values:
+        name, _, share = value.partition("=")
+        try:
+            floors[name] = float(share)
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not of the form metric=share, as in ndcg=0.98") from None
+    return floors
+
+
+@click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
+@click.argument("run", type=click.Path())
+@click.option("--target", type=click.Choice(get_args(Target)), default="recall", show_default=True,
+              help="What to make best on validation.")
+@click.option("--floor", multiple=True, callback=read_floors, metavar="METRIC=SHARE",
+              help="Keep at least this share of the plain model's metric on the ordinary validation part.")
+@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
+@click.option("--item-direction", type=click.Choice(get_args(ItemDirection)), help="[default: the ledger's]")
+@click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help="[default: the ledger's]")
+@click.option("--seed", type=int, default=0, help="Takes no part: the grid is exact.")
+@shell
+def command(
+    run: str, target: Target, floor: dict[str, float], k: int, item_direction: ItemDirection | None,
+    user_direction: UserDirection | None, seed: int, quiet: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Choose item and user strength on the validation part and write them into the run folder.
+
+    All 121 pairs of strengths from 0 to 2 are measured in one pass. The test part is not opened.
+    """
+    saved = artifacts.load_run(run)
+    with working("measuring 121 pairs of strengths"):
+        adjustment, grid, _ = tune_with_grid(
+            saved.run, artifacts.load_development(run), target=target, floor=floor, k=k,
+            item_direction=item_direction, user_direction=user_direction,
+        )  # fmt: skip
+    how = {
+        "target": target, "floor": floor, "k": k,
+        "item_direction": item_direction, "user_direction": user_direction,
+    }  # fmt: skip
+    artifacts.save_tuning(run, adjustment, grid, how)
+    plain, chosen = grid.at(0.0, 0.0), grid.at(adjustment.item_strength, adjustment.user_strength)
+    if not quiet:
+        console.print(
+            f"item strength {adjustment.item_strength}, user strength {adjustment.user_strength}: validation "
+            f"{target} {plain[target]:.4f} plain, {chosen[target]:.4f} adjusted. Wrote them into {run}."
+        )
+    return {
+        "run": run, "item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength,
+        "users": grid.users, "plain": plain, "adjusted": chosen, **how,
+    }  # fmt: skip
