@@ -1,0 +1,22 @@
+"""Where the benchmarks find the paper's data sets: COUNTERPOP_DATA, or ../shared/data beside the checkout."""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import counterpop as cp
+
+
+def data_folder() -> Path:
+    """The folder with ml10m.npz and the others; ends the program with a sentence where it is missing."""
+    folder = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not (folder / "ml10m.npz").exists():
+        sys.exit(f"no data at {folder}: set COUNTERPOP_DATA to the folder that holds ml10m.npz")
+    return folder
+
+
+def load_split(name: str) -> cp.Split:
+    """A data set as the paper splits it."""
+    warnings.simplefilter("ignore", cp.CounterpopWarning)
+    return cp.split_as_given(cp.read_interactions(data_folder() / f"{name}.npz"))

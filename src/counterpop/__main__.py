@@ -1,0 +1,5 @@
+"""`python -m counterpop`"""
+
+from counterpop.cli import main
+
+main()

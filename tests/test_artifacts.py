@@ -1,0 +1,185 @@
+"""Run and split folders: what goes in comes out, and nothing broken is taken for whole."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import counterpop as cp
+from counterpop import artifacts
+from counterpop.errors import ArtifactError, InputError
+from counterpop.tuning import tune_with_grid
+
+
+@pytest.fixture(scope="module")
+def split() -> cp.Split:
+    world = cp.make_world(150, 80, seed=3)
+    return cp.split_intervened(world.log, seed=1, ordinary=0.05)
+
+
+@pytest.fixture(scope="module")
+def run(split: cp.Split) -> cp.Run:
+    return cp.train(split, dim=8, epochs=4, check_every=2, refit=True, threads=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, run: cp.Run, split: cp.Split) -> Path:
+    cp.save_split(split, tmp_path / "split")
+    cp.save_run(run, tmp_path / "run", tmp_path / "split")
+    adjustment, grid, _ = tune_with_grid(run, split)
+    cp.save_tuning(tmp_path / "run", adjustment, grid, {"target": "recall"})
+    return tmp_path
+
+
+def same(first: cp.Interactions | None, second: cp.Interactions | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return all(
+        np.array_equal(getattr(first, name), getattr(second, name))
+        for name in ("user_ix", "item_ix", "user_ids", "item_ids", "time")
+    )
+
+
+def test_a_split_comes_back_as_it_was(folder: Path, split: cp.Split) -> None:
+    for place in (folder / "split", folder / "run"):
+        back = cp.load_split(place)
+        for part in ("train", "valid", "ordinary"):
+            assert same(getattr(back.development, part), getattr(split.development, part))
+        assert same(back.test, split.test)
+        assert np.array_equal(back.development.intervened, split.development.intervened)
+        assert asdict(back.manifest) == asdict(split.manifest)
+
+
+@pytest.mark.parametrize("ids", [np.array(["a", "ü", "x y"], dtype=object), np.array([-(2**62), 0, 2**62])])
+def test_ids_of_either_type_come_back(tmp_path: Path, ids: np.ndarray) -> None:
+    log = cp.Interactions(
+        np.repeat(np.arange(3, dtype=np.int32), 3), np.tile(np.arange(3, dtype=np.int32), 3), ids, ids,
+        part=np.array([0, 2, 3] * 3, dtype=np.int8),
+    )  # fmt: skip
+    with pytest.warns(cp.CounterpopWarning, match="no train pair"):
+        split = cp.split_as_given(log)
+    cp.save_split(split, tmp_path / "split")
+    back = cp.load_split(tmp_path / "split").train
+    assert back.user_ids.dtype == ids.dtype
+    assert back.user_ids.tolist() == ids.tolist()
+
+
+def test_a_run_comes_back_as_it_was(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    saved = cp.load_run(folder / "run")
+    for name in ("model", "refit"):
+        first, second = getattr(saved.run, name), getattr(run, name)
+        assert np.array_equal(first.embeddings.user_vectors, second.embeddings.user_vectors)
+        assert np.array_equal(first.embeddings.item_vectors, second.embeddings.item_vectors)
+        assert np.array_equal(first.ledger.items, second.ledger.items)
+        assert np.array_equal(first.ledger.users, second.ledger.users)
+        assert (first.ledger.every, first.ledger.triples) == (second.ledger.every, second.ledger.triples)
+    assert saved.run.settings == run.settings
+    assert saved.run.history == run.history
+    adjustment, grid, _ = tune_with_grid(run, split)
+    assert saved.adjustment is not None
+    assert saved.grid is not None
+    assert saved.adjustment.item_strength == adjustment.item_strength
+    assert np.array_equal(saved.adjustment.item_direction, adjustment.item_direction)
+    for name, values in grid.values.items():
+        assert np.array_equal(saved.grid.values[name], values)
+    vectors = run.embeddings.user_vectors
+    assert np.array_equal(cp.load_adjustment(folder / "run").query(vectors), adjustment.query(vectors))
+
+
+def test_an_adjustment_alone_comes_back(tmp_path: Path) -> None:
+    east, north = np.eye(2, dtype=np.float32)
+    cp.save_adjustment(cp.Adjustment(east, north, 0.6, 0.4), tmp_path / "fix")
+    query = cp.load_adjustment(tmp_path / "fix").query(np.array([1.0, 1.0]))
+    assert query == pytest.approx([0.4, 0.6])
+
+
+def test_tuning_does_not_open_test(folder: Path) -> None:
+    (folder / "run" / "split" / "test.parquet").unlink()
+    assert len(artifacts.load_development(folder / "run").valid)
+    with pytest.raises(ArtifactError, match=r"test\.parquet is missing"):
+        cp.load_split(folder / "run")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "split/train.parquet", "history.parquet", "grid.parquet"])
+def test_one_changed_byte_is_refused(folder: Path, name: str) -> None:
+    path = folder / "run" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()  # files of a run may be links to those of its split
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=f"damaged: {name}"):
+        cp.load_run(folder / "run")
+
+
+def change_manifest(folder: Path, **changes: object) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_newer_format_is_refused(folder: Path) -> None:
+    change_manifest(folder / "run", format=artifacts.FORMAT + 1)
+    with pytest.raises(ArtifactError, match="newer than this version's 1; upgrade"):
+        cp.load_run(folder / "run")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "run"}'])
+def test_a_damaged_manifest_is_refused(folder: Path, text: str) -> None:
+    (folder / "run" / "manifest.json").write_text(text)
+    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
+        cp.load_run(folder / "run")
+
+
+def test_the_wrong_kind_of_folder_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="is a split folder, but a run folder is needed"):
+        cp.load_run(folder / "split")
+    with pytest.raises(ArtifactError, match=r"not a run folder: it has no manifest\.json"):
+        cp.load_run(tmp_path / "nothing")
+
+
+def test_an_untuned_run_has_no_adjustment(tmp_path: Path, run: cp.Run, split: cp.Split) -> None:
+    cp.save_run(run, tmp_path / "run", split)
+    assert cp.load_run(tmp_path / "run").adjustment is None
+    with pytest.raises(ArtifactError, match="has not been tuned yet"):
+        cp.load_adjustment(tmp_path / "run")
+
+
+def test_a_crash_while_writing_leaves_the_old_one_whole(
+    folder: Path, run: cp.Run, split: cp.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (folder / "run" / "manifest.json").read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(artifacts, "_write_model", fail)
+    with pytest.raises(OSError, match="disk full"):
+        cp.save_run(run, folder / "run", split)
+    assert (folder / "run" / "manifest.json").read_bytes() == before
+    assert cp.load_run(folder / "run").adjustment is not None
+    assert sorted(path.name for path in folder.iterdir()) == ["run", "split"]
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_new_run_takes_the_place_of_the_old(
+    folder: Path, run: cp.Run, split: cp.Split, exchange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchange:  # as on systems that cannot let two folders change places in one step
+        monkeypatch.setattr(artifacts.ctypes, "CDLL", lambda *_, **__: object())
+    cp.save_run(run, folder / "run", split)
+    assert cp.load_run(folder / "run").adjustment is None
+    assert sorted(path.name for path in folder.iterdir()) == ["run", "split"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, run: cp.Run, split: cp.Split) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds something else and is left alone"):
+        cp.save_run(run, tmp_path, split)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_split_of_a_run_is_linked(folder: Path) -> None:
+    files = [folder / place / "train.parquet" for place in ("split", "run/split")]
+    assert os.stat(files[0]).st_ino == os.stat(files[1]).st_ino

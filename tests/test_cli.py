@@ -1,0 +1,220 @@
+"""The commands from a log to a report, as a user types them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+import counterpop as cp
+from counterpop.cli import COMMANDS, main
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def call_json(*words: object) -> dict:
+    result = call(*words, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with string ids, its split, and a tuned run, all made by the commands."""
+    folder = tmp_path_factory.mktemp("cli")
+    log = cp.make_world(300, 150, seed=5).log
+    pl.DataFrame(
+        {
+            "who": [f"u{n}" for n in log.user_ids[log.user_ix]],
+            "what": [f"i{n}" for n in log.item_ids[log.item_ix]],
+            "when": log.time,
+        }
+    ).write_csv(folder / "log.csv")
+    made = call_json(
+        "split", folder / "log.csv", "--protocol", "uniform", "--user", "who", "--item", "what", "--time", "when",
+        "--test", 2, "--valid", 0.1, "--ordinary", 0.05, "--out", folder / "split",
+    )  # fmt: skip
+    assert made["pairs"] == len(log)
+    assert made["protocol"] == "uniform"
+    train_run(folder, "run", "gradient")
+    call_json("tune", folder / "run")
+    return folder
+
+
+def train_run(folder: Path, name: str, method: str, *words: object) -> dict:
+    return call_json(
+        "train", folder / "split", "--backbone", "mf", "--method", method, "--dim", 8, "--epochs", 30,
+        "--out", folder / name, *words,
+    )  # fmt: skip
+
+
+def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
+    printed = call_json("evaluate", folder / "run", "--on", "test", "--k", 10)
+    saved, split = cp.load_run(folder / "run"), cp.load_split(folder / "run")
+    assert saved.adjustment is not None
+    expected = json.loads(json.dumps(cp.evaluate(saved.adjustment, split, "test", 10).to_json()))
+    assert {key: printed[key] for key in expected} == expected
+    wanted = {"recall", "hit_rate", "ndcg", "average_popularity", "tail_share", "coverage", "gini", "groups"}
+    for side in ("plain", "adjusted"):
+        assert wanted <= printed[side].keys()
+    assert printed["item_strength"] == saved.adjustment.item_strength
+
+
+def test_a_paired_test_between_two_runs(folder: Path) -> None:
+    train_run(folder, "plain", "plain")
+    printed = call_json("evaluate", folder / "run", "--against", folder / "plain")
+    difference = printed["against"]["difference"]["recall"]["difference"]
+    assert difference == pytest.approx(printed["adjusted"]["recall"] - printed["against"]["adjusted"]["recall"])
+
+
+def test_strengths_of_the_command_line_are_used(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lists.csv"
+    call_json("recommend", folder / "run", "--users", "u3,u7", "--k", 5,
+              "--item-strength", 0.7, "--user-strength", 0.2, "--out", out)  # fmt: skip
+    table = pl.read_csv(out)
+    assert table["user"].to_list() == ["u3"] * 5 + ["u7"] * 5
+    assert table["rank"].to_list() == [1, 2, 3, 4, 5] * 2
+    saved, split = cp.load_run(folder / "run"), cp.load_split(folder / "run")
+    assert saved.adjustment is not None
+    user = split.train.user_positions(["u3"])[0]
+    scores = saved.adjustment.query(saved.run.embeddings.user_vectors[user], 0.7, 0.2) @ saved.run.embeddings.item_vectors.T
+    known = split.development.refit_train()
+    scores[known.item_ix[known.user_ix == user]] = -np.inf
+    best = split.train.item_ids[np.argsort(-scores)[:5]]
+    assert table["item"].to_list()[:5] == best.tolist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_lists_in_every_format(folder: Path, tmp_path: Path, ending: str) -> None:
+    users = tmp_path / "users.txt"
+    users.write_text("u3\n\nu7\n")
+    out = tmp_path / f"lists.{ending}"
+    assert call("recommend", folder / "run", "--users", users, "--k", 3, "--out", out).exit_code == 0
+    read = {"csv": pl.read_csv, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson}[ending]
+    assert read(out).shape == (6, 4)
+    printed = call("recommend", folder / "run", "--users", "u3", "--k", 3)
+    assert printed.stdout.splitlines()[0] == "user,rank,item,score"
+    assert len(printed.stdout.splitlines()) == 4
+
+
+def test_tune_writes_into_the_run_and_keeps_to_the_floor(folder: Path) -> None:
+    train_run(folder, "floored", "gradient", "--refit")
+    free = call_json("tune", folder / "floored", "--target", "average_popularity")
+    held = call_json("tune", folder / "floored", "--target", "average_popularity", "--floor", "ndcg=0.98")
+    assert held["adjusted"]["average_popularity"] >= free["adjusted"]["average_popularity"]
+    assert cp.load_adjustment(folder / "floored").item_strength == held["item_strength"]
+    on_valid = call_json("evaluate", folder / "floored", "--on", "valid")
+    assert on_valid["adjusted"]["recall"] == pytest.approx(held["adjusted"]["recall"], abs=1e-6)
+
+
+def test_tune_gives_the_same_without_a_test_part(folder: Path) -> None:
+    train_run(folder, "untested", "gradient")
+    (folder / "untested" / "split" / "test.parquet").unlink()
+    manifest = folder / "untested" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    del content["files"]["split/test.parquet"]
+    manifest.write_text(json.dumps(content))
+    tuned = call_json("tune", folder / "untested")
+    reference = cp.load_adjustment(folder / "run")
+    assert (tuned["item_strength"], tuned["user_strength"]) == (reference.item_strength, reference.user_strength)
+
+
+def test_one_thread_is_repeatable_bit_for_bit(folder: Path) -> None:
+    for name in ("one", "two"):
+        train_run(folder, name, "gradient", "--threads", 1, "--seed", 4)
+    first, second = (cp.load_run(folder / name).run.embeddings for name in ("one", "two"))
+    assert np.array_equal(first.user_vectors, second.user_vectors)
+    assert np.array_equal(first.item_vectors, second.item_vectors)
+
+
+def test_the_report_of_two_runs(folder: Path, tmp_path: Path) -> None:
+    train_run(folder, "other", "plain")
+    out = tmp_path / "report.html"
+    printed = call_json("report", folder / "run", folder / "other", "--out", out)
+    assert set(printed["runs"]) == {"run", "other"}
+    text = out.read_text()
+    assert f"{printed['runs']['run']['adjusted']['recall']:.4f}"[1:] in text
+
+
+def test_the_demo_leaves_a_run_and_a_page(tmp_path: Path) -> None:
+    printed = call_json("demo", "--out", tmp_path / "demo", "--users", 800, "--items", 300, "--epochs", 60)
+    assert (tmp_path / "demo" / "report.html").is_file()
+    assert cp.load_run(tmp_path / "demo" / "run").adjustment is not None
+    truth = printed["run"]["true_taste_recall"]
+    assert truth["adjusted"] > 1.1 * truth["plain"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("split", "missing.csv", "--protocol", "random", "--out", "x"), "missing.csv"),
+        (("train", "nowhere", "--out", "x"), "not a split folder"),
+        (("tune", "nowhere"), "not a run folder"),
+        (("evaluate", "nowhere"), "not a run folder"),
+        (("report", "nowhere", "--out", "x.html"), "not a run folder"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_one_sentence_and_exit_1(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_unknown_users_and_wrong_endings_are_sentences(folder: Path) -> None:
+    for words, sentence in (
+        (("--users", "u3,nobody"), "every user must be in the log, but 1 of 2 are not (first: 'nobody')"),
+        (("--users", "u3", "--out", "lists.xlsx"), "--out must end in"),
+        (("--users", "u3", "--item-strength", "nan"), "item_strength must be a finite number"),
+    ):
+        result = call("recommend", folder / "run", *words)
+        assert result.exit_code == 1
+        assert sentence in result.stderr
+    for words in (("tune", folder / "run", "--floor", "ndcg"), ("evaluate", folder / "run", "--k", 0), ("nonsense",)):
+        assert call(*words).exit_code == 2
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "counterpop", "tune", str(tmp_path), "--debug"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    text = call(name, "--help").output
+    assert f"Example: counterpop {name}" in text
+    assert "--json" in text
+    assert "--seed" in text
+
+
+def test_help_and_import_stay_light() -> None:
+    """Importing the package or asking for help loads neither torch, numba, plotly nor polars."""
+    code = (
+        "import sys, counterpop, counterpop.cli\n"
+        "from click.testing import CliRunner\n"
+        "assert CliRunner().invoke(counterpop.cli.main, ['--help']).exit_code == 0\n"
+        "print([m for m in ('torch', 'numba', 'plotly', 'polars', 'scipy') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_public_names_are_the_ones_imported_for_type_checkers() -> None:
+    import ast
+
+    tree = ast.parse(Path(cp.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    named = {alias.name for statement in block.body if isinstance(statement, ast.ImportFrom) for alias in statement.names}
+    assert named == set(cp.__all__)
+    for name in cp.__all__:
+        assert getattr(cp, name).__name__ == name
