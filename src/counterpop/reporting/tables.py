@@ -1,0 +1,146 @@
+"""The comparison of runs as tables: for the terminal, and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from math import isfinite
+
+from rich.table import Table
+from rich.text import Text
+
+from counterpop.evaluation import PER_USER, Measures
+from counterpop.reporting.findings import Contrast, RunReport, contrasts, verdict
+
+LABELS = {
+    "recall": "Recall",
+    "hit_rate": "Hit rate",
+    "ndcg": "NDCG",
+    "average_popularity": "Average popularity",
+    "tail_share": "Tail share",
+    "coverage": "Coverage",
+    "gini": "Gini",
+}
+_SHARES = ("tail_share", "coverage")  # shown in per cent
+
+
+def format_figure(metric: str, value: float, signed: bool = False) -> str:
+    r"""A figure as it is shown; a dash where there is none.
+
+    >>> format_figure("recall", 0.12345), format_figure("tail_share", 0.5), format_figure("recall", 0.1, True)
+    ('0.1235', '50.0\xa0%', '+0.1000')
+    """
+    if not isfinite(value):
+        return "–"
+    sign = "+" if signed else ""
+    if metric in _SHARES:
+        return f"{100 * value:{sign}.1f}\u00a0%"
+    return f"{value:{sign},.1f}" if metric == "average_popularity" else f"{value:{sign}.4f}"
+
+
+def format_p(p_value: float) -> str:
+    """A p-value in words.
+
+    >>> format_p(0.0005), format_p(0.25)
+    ('p < 0.001', 'p = 0.250')
+    """
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def format_interval(metric: str, low: float, high: float, signed: bool = False) -> str:
+    """An interval as it is shown: "low to high"."""
+    shown = format_figure(metric, low, signed).removesuffix("\u00a0%")
+    return f"{shown} to {format_figure(metric, high, signed)}"
+
+
+def comparison_table(reports: Sequence[RunReport]) -> Table:
+    """Every run's metrics, plain and adjusted, with 95 % intervals and what the difference amounts to.
+
+    One block for each run, one line for each metric: it fits a terminal of 80 columns. Blocks at the end
+    compare each run with the first where they hold the same users.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "Plain", "Adjusted", "Difference"):
+        table.add_column(column, justify="left" if column in ("", "Difference") else "right")
+    for report in reports:
+        found = report.evaluation
+        strengths = f"strengths\nitem {found.item_strength:g}, user {found.user_strength:g}"
+        on = f"k = {found.k}, {found.on}"
+        table.add_row(Text(f"{report.name}\n{on}", style="bold"), Text("as trained"), Text(strengths))
+        for metric, label in LABELS.items():
+            row = found.comparison.get(metric)
+            table.add_row(
+                Text(label),
+                _cell(found.plain, metric),
+                _cell(found.adjusted, metric),
+                _finding(metric, row) if row else Text(""),
+            )
+        table.add_section()
+    for contrast in contrasts(reports)[len(reports) :]:
+        table.add_row(Text(f"{contrast.first} against {contrast.second}", style="bold"))
+        for metric, row in contrast.rows.items():
+            interval = format_interval(metric, row["low"], row["high"], signed=True)
+            difference = format_figure(metric, row["difference"], signed=True)
+            table.add_row(
+                Text(LABELS[metric]), Text(difference), Text(interval, style="dim"), _finding(metric, row)
+            )
+        table.add_section()
+    return table
+
+
+def _cell(measures: Measures, metric: str) -> Text:
+    text = Text(format_figure(metric, getattr(measures, metric)))
+    if metric in measures.intervals:
+        text.append(f"\n{format_interval(metric, *measures.intervals[metric])}", style="dim")
+    return text
+
+
+def _finding(metric: str, row: Mapping[str, float]) -> Text:
+    return Text(verdict(metric, row)).append(f"\n{format_p(row['p_value'])}", style="dim")
+
+
+def html_measures(reports: Sequence[RunReport]) -> str:
+    """The comparison as an HTML table: two rows for each run, one column for each metric."""
+    columns = "".join(f'<th scope="col">{label}</th>' for label in LABELS.values())
+    body = ""
+    for report in reports:
+        found = report.evaluation
+        strengths = f"{found.item_strength:g} item, {found.user_strength:g} user"
+        for kind, measures, note in (
+            ("plain", found.plain, "as trained"),
+            ("adjusted", found.adjusted, f"strengths {strengths}"),
+        ):
+            cells = "".join(_html_cell(measures, metric) for metric in LABELS)
+            name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {found.on}</small>"
+            body += f'<tr class="{kind}"><th scope="row">{name}</th>{cells}</tr>\n'
+    return f'<table><thead><tr><th scope="col">Lists</th>{columns}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _html_cell(measures: Measures, metric: str) -> str:
+    value = getattr(measures, metric)
+    interval = ""
+    if metric in measures.intervals:
+        interval = f"<small>{format_interval(metric, *measures.intervals[metric])}</small>"
+    return f'<td><data value="{value!r}">{format_figure(metric, value)}</data>{interval}</td>'
+
+
+def html_contrasts(reports: Sequence[RunReport]) -> str:
+    """The differences, their intervals and p-values as an HTML table: one row for each comparison."""
+    columns = "".join(f'<th scope="col">{LABELS[metric]}</th>' for metric in PER_USER)
+    body = "".join(map(_html_contrast, contrasts(reports)))
+    return f'<table><thead><tr><th scope="col">Lists</th>{columns}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _html_contrast(contrast: Contrast) -> str:
+    cells = ""
+    for metric in PER_USER:
+        row = contrast.rows[metric]
+        word = verdict(metric, row)
+        interval = format_interval(metric, row["low"], row["high"], signed=True)
+        cells += (
+            f'<td><data value="{row["difference"]!r}">{format_figure(metric, row["difference"], True)}</data>'
+            f"<small>{interval}</small><small>{format_p(row['p_value'])}</small>"
+            f'<small class="{word.split()[0]}">{word}</small></td>'
+        )
+    name = f"{escape(contrast.first)}<small>against {escape(contrast.second)}</small>"
+    return f'<tr><th scope="row">{name}</th>{cells}</tr>\n'

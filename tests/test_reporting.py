@@ -1,0 +1,300 @@
+"""The report says what the numbers say, shows nothing else, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from counterpop.embeddings import Embeddings
+from counterpop.errors import InputError
+from counterpop.evaluation import PER_USER, compare, evaluate
+from counterpop.ledger import GradientPicture, Ledger
+from counterpop.reporting import RunReport, comparison_table, figures, page, write_report
+from counterpop.reporting.findings import contrasts, direction, explanation, headline, verdict
+from counterpop.reporting.tables import LABELS, format_figure
+from counterpop.runs import Model, Run
+from counterpop.splits import split_uniform
+from counterpop.tuning import tune_with_grid
+from counterpop.worlds import make_world
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """The tags with their attributes, the visible text, and the cells of every table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.scripts, self._script = "", [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._script = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._script:
+            self.scripts.append(data)
+        else:
+            self.text += data
+
+    def count(self, tag: str, css: str | None = None) -> int:
+        return sum(t == tag and (css is None or a.get("class") == css) for t, a in self.tags)
+
+    def values(self) -> list[float]:
+        return [float(a["value"] or "nan") for t, a in self.tags if t == "data"]
+
+
+def make_report(name: str, seed: int) -> RunReport:
+    """A model that knows true taste, blurred, plus a push towards popular items."""
+    world = make_world(150, 120, mean_activity=15)
+    split = split_uniform(world.log, seed=0)
+    train = split.development.train
+    generator = np.random.default_rng(seed)
+    popularity = np.log1p(train.item_counts)[:, None].astype(np.float32)
+    blur = generator.normal(0, 0.1, world.user_taste.shape).astype(np.float32)
+    users = np.hstack([world.user_taste + blur, np.ones((150, 1), np.float32)])
+    items = np.hstack([world.item_taste, popularity])
+    ledger = Ledger(
+        np.abs(generator.normal(size=(120, 4, 7))).astype(np.float32), np.ones((150, 4, 7), np.float32), 1, 10
+    )
+    run = Run(Model(Embeddings(users, items, train.user_ids, train.item_ids)))
+    adjustment, grid, _ = tune_with_grid(run, split)
+    history = [
+        {"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)
+    ]
+    evaluation = evaluate(adjustment, split, resamples=100)
+    return RunReport(
+        name, {"dim": 7, "versions": {"numpy": "2"}}, history, evaluation, train.item_counts, grid, ledger
+    )
+
+
+@pytest.fixture(scope="module")
+def report() -> RunReport:
+    return make_report("first", 0)
+
+
+@pytest.fixture(scope="module")
+def other() -> RunReport:
+    return make_report("second", 1)
+
+
+def render(*reports: RunReport) -> Page:
+    return Page(page.render_page(reports, "A title"))
+
+
+def with_differences(report: RunReport, **rows: tuple[float, float]) -> RunReport:
+    """The report with other differences and p-values of adjusted against plain."""
+    comparison = dict(report.evaluation.comparison)
+    for metric, (difference, p_value) in rows.items():
+        comparison[metric] = {"difference": difference, "low": 0.0, "high": 0.0, "p_value": p_value}
+    return replace(report, evaluation=replace(report.evaluation, comparison=comparison))
+
+
+def test_page_is_self_contained_and_small(report: RunReport, other: RunReport, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_report([report, other], path)
+    assert path.stat().st_size < 6_000_000
+    text = path.read_text(encoding="utf-8")
+    parsed = Page(text)
+    for tag, attributes in parsed.tags:
+        assert tag not in ("link", "img", "iframe", "base", "object"), tag
+        assert not {"src", "href", "srcset", "action", "data"} & attributes.keys(), (tag, attributes)
+        assert "style" not in attributes or "url(" not in (attributes["style"] or "")
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+    style = text.split("<style>", 1)[1].split("</style>", 1)[0]
+    assert "@import" not in style and "url(" not in style
+    assert "default-src 'none'" in text  # and where something slipped through, the browser refuses it
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_names_and_settings_are_text_never_markup(report: RunReport) -> None:
+    evil = replace(
+        report,
+        name=EVIL,
+        settings={EVIL: EVIL, "nested": {"x": [EVIL, '"onload="']}},
+        history=[{"epoch": 1, "loss": 1.0, EVIL: 0.5}],
+    )
+    expected, got = render(report), render(evil)
+    assert got.count("script") == expected.count("script")
+    assert EVIL in got.text
+    numbers = [script for script in got.scripts if script.startswith('{"data"')]
+    assert len(numbers) == 8 and not any("<" in script for script in numbers)
+    title = Page(page.render_page([report], EVIL))
+    assert title.count("script") == expected.count("script")
+
+
+def test_figures_escape_names_because_plotly_reads_tags() -> None:
+    figure = figures.validation_curve([{"epoch": 1, "loss": 1.0, "<a href='x'>": 0.5}])
+    assert figure is not None and "<a" not in figure.data[0].name
+
+
+def test_table_holds_the_numbers_of_the_evaluation(report: RunReport, other: RunReport) -> None:
+    expected = [
+        getattr(side, metric)
+        for r in (report, other)
+        for side in (r.evaluation.plain, r.evaluation.adjusted)
+        for metric in LABELS
+    ]
+    against = compare(other.evaluation.adjusted, report.evaluation.adjusted)
+    for rows in (report.evaluation.comparison, other.evaluation.comparison, against):
+        expected += [rows[metric]["difference"] for metric in PER_USER]
+    assert render(report, other).values() == expected
+
+
+def test_terminal_table_holds_the_same_numbers_in_80_columns(report: RunReport) -> None:
+    out = StringIO()
+    Console(file=out, width=80).print(comparison_table([replace(report, name="[red]x")]))
+    text = out.getvalue()
+    assert "[red]x" in text
+    for metric, label in LABELS.items():
+        line = next(line for line in text.splitlines() if line.startswith(label))
+        for side in (report.evaluation.plain, report.evaluation.adjusted):
+            assert format_figure(metric, getattr(side, metric)) in line
+    assert "\u2026" not in text  # nothing was cut off
+
+
+def test_terminal_table_compares_with_the_first_run(report: RunReport, other: RunReport) -> None:
+    out = StringIO()
+    Console(file=out, width=200).print(comparison_table([report, other]))
+    assert "second, adjusted against first, adjusted" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("difference", "p_value", "word"),
+    [
+        (0.01, 0.001, "improved"),
+        (0.01, 0.05, "no clear difference"),
+        (-0.01, 0.3, "no clear difference"),
+        (-0.01, 0.049, "worse"),
+        (0.0, 0.001, "no clear difference"),
+        (0.01, float("nan"), "no clear difference"),
+    ],
+)
+def test_words_follow_numbers(report: RunReport, difference: float, p_value: float, word: str) -> None:
+    changed = with_differences(
+        replace(report, evaluation=replace(report.evaluation, item_strength=0.4)),
+        **dict.fromkeys(PER_USER, (difference, p_value)),
+    )
+    row = changed.evaluation.comparison["recall"]
+    assert verdict("recall", row) == word
+    text = render(changed).text
+    for claim in {"improved", "worse"} - {word}:  # the explanation names both, in quotation marks
+        assert claim not in text.replace("“Improved”, “worse”", "")
+    assert word in headline(changed)
+    ways = {"improved": "higher", "worse": "lower"}
+    assert direction(row) == ways.get(word, word)
+    assert verdict("tail_share", row) == ways.get(word, word)
+
+
+def test_headline_claims_nothing_where_nothing_was_taken_out(report: RunReport) -> None:
+    left = replace(report, evaluation=replace(report.evaluation, item_strength=0.0, user_strength=0.0))
+    assert headline(left) == "Nothing was taken out: both strengths are 0"
+    assert "leaves the lists as they are" in explanation(left)
+
+
+def test_validation_figures_are_named_as_such(report: RunReport) -> None:
+    assert "flatter" in explanation(replace(report, evaluation=replace(report.evaluation, on="valid")))
+    assert "flatter" not in explanation(report)
+
+
+def test_truth_is_shown_where_it_is_known(report: RunReport) -> None:
+    assert "True favourites" not in render(report).text
+    text = render(replace(report, truth={"plain": 0.123, "adjusted": 0.321})).text
+    assert re.search(r"True favourites found12\.3\s% → 32\.1\s%", text)
+
+
+def test_what_a_run_lacks_is_left_out_with_a_sentence(report: RunReport) -> None:
+    whole = render(report)
+    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (8, 0, 1)
+    bare = render(replace(report, grid=None, ledger=None, history=(), settings={}))
+    assert (bare.count("div", "plot"), bare.count("p", "missing"), bare.count("select")) == (3, 3, 0)
+    for sentence in ("kept no ledger", "has no grid of strengths", "has no training history"):
+        assert f"first {sentence}" in bare.text
+
+
+def test_intervals_may_be_missing(report: RunReport) -> None:
+    sides = {side: replace(getattr(report.evaluation, side), intervals={}) for side in ("plain", "adjusted")}
+    bare = replace(report, evaluation=replace(report.evaluation, **sides))
+    assert render(bare).values() == render(report).values()
+    comparison_table([bare])
+
+
+def test_only_runs_of_the_same_split_are_compared(report: RunReport, other: RunReport) -> None:
+    assert len(contrasts([report, other])) == 3
+    assert len(contrasts([report, replace(other, evaluation=replace(other.evaluation, k=10))])) == 2
+    assert len(contrasts([report, replace(other, item_counts=other.item_counts + 1)])) == 2
+
+
+def test_ranks_are_binned_so_that_means_are_kept(report: RunReport) -> None:
+    counts = np.arange(100_000, 0, -1)
+    picture = GradientPicture(*(np.where(counts % 2 == 0, np.nan, counts.astype(float)) for _ in range(4)))
+    line = figures.gradient_cosines(picture, counts).data[0]
+    assert len(line.x) <= figures.RANK_BINS
+    assert line.x[0] == 1 and line.y[0] is None  # rank 1 has count 100,000, which is even: NaN
+    # A bin's mean of the odd counts around middle rank r is 100,001 - r, up to one.
+    assert line.y[-1] == pytest.approx(100_001 - line.x[-1], abs=15)
+    small = figures.frequency_by_rank(report.evaluation, report.item_counts).data[0]
+    top = np.argsort(-report.item_counts, kind="stable")[0]
+    first = report.evaluation.plain.exposure[top] / len(report.evaluation.plain.users)
+    assert small.y[0] == pytest.approx(first, rel=1e-3)
+
+
+def test_group_bars_are_those_of_the_evaluation(report: RunReport) -> None:
+    reference, plain, adjusted = figures.exposure_by_group(report.evaluation, report.item_counts).data
+    assert sum(reference.y) == pytest.approx(1)
+    assert reference.y[0] == pytest.approx(np.sort(report.item_counts)[-6:].sum() / report.item_counts.sum())
+    for bars, side in ((plain, report.evaluation.plain), (adjusted, report.evaluation.adjusted)):
+        assert list(bars.y) == [group["frequency"] for group in side.groups]
+
+
+def test_grid_is_drawn_as_item_by_user_strength(report: RunReport) -> None:
+    assert report.grid is not None
+    figure = figures.strength_grid(report.grid, (0.4, 1.2))
+    shown = [trace for trace in figure.data if trace.type == "heatmap" and trace.visible]
+    assert [trace.name for trace in shown] == ["recall"]
+    assert shown[0].z[2][6] == report.grid.at(0.4, 1.2)["recall"]
+    assert shown[0].y[2] == 0.4 and shown[0].x[6] == 1.2
+    chosen = figure.data[-1]
+    assert (chosen.name, chosen.x[0], chosen.y[0]) == ("Chosen", 1.2, 0.4)
+
+
+def test_a_failed_report_leaves_the_old_one(
+    report: RunReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    with pytest.raises(InputError, match="at least one run"):
+        write_report([], path)
+
+    def fail(*_: object) -> str:
+        raise RuntimeError("half way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page, "render_page", fail)
+        with pytest.raises(RuntimeError, match="half way"):
+            write_report([report], path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        with pytest.raises(RuntimeError, match="half way"):
+            write_report([report], path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_tables_do_without_plotly() -> None:
+    code = "import sys, counterpop.reporting.tables; assert 'plotly' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
