@@ -6,7 +6,18 @@ import sys
 import time
 from pathlib import Path
 
-CORE = ("numpy", "scipy", "numba", "llvmlite", "polars", "polars-runtime-32", "safetensors", "click", "rich", "plotly")
+CORE = (
+    "numpy",
+    "scipy",
+    "numba",
+    "llvmlite",
+    "polars",
+    "polars-runtime-32",
+    "safetensors",
+    "click",
+    "rich",
+    "plotly",
+)
 
 
 def seconds(*command: str) -> float:
@@ -28,7 +39,8 @@ def main() -> None:
         size = sum(path.stat().st_size for f in files if (path := Path(str(f.locate()))).is_file())
         print(f"{name:20} {size / 1e6:7.1f} MB")
     bare = seconds(sys.executable, "-c", "pass")
-    print(f"import counterpop    {seconds(sys.executable, '-c', 'import counterpop') - bare:.3f} s beyond Python's own {bare:.3f} s")
+    loaded = seconds(sys.executable, "-c", "import counterpop")
+    print(f"import counterpop    {loaded - bare:.3f} s beyond Python's own {bare:.3f} s")
     print(f"counterpop --help    {seconds(sys.executable, '-m', 'counterpop', '--help'):.3f} s")
 
 

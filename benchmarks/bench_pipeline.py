@@ -1,4 +1,4 @@
-"""The four commands on the paper's data, with nothing but their defaults: seconds, memory, and what comes out.
+"""The four commands on the paper's data, with nothing but their defaults: seconds, memory and figures.
 
     python benchmarks/bench_pipeline.py [ml10m netflix adressa]
 
@@ -27,7 +27,9 @@ REFIT = ("adressa", "gowalla")
 def call(*words: str) -> tuple[dict, float]:  # type: ignore[type-arg]
     """What one command prints as JSON, and its seconds."""
     start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "counterpop", *words, "--json"], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "counterpop", *words, "--json"], stdout=subprocess.PIPE, check=True
+    )
     return json.loads(done.stdout), time.perf_counter() - start
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_ranking.py [--data ml10m] [--dim 64] [--rounds 5]
 
-"one evaluation" ranks the users and takes every metric, without the bootstrap of the intervals, which is shown
-apart; implicit only ranks.
+"one evaluation" ranks the users and takes every metric, without the bootstrap of the intervals, which is
+shown apart; implicit only ranks.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from typing import Any
 
 import implicit.cpu.bpr
 import numpy as np
-from paper_data import load_split
 from scipy.sparse import csr_matrix
 
 import counterpop as cp
 from counterpop.evaluation import measure_model
+from paper_data import load_split
 
 
 def main() -> None:
@@ -34,7 +34,8 @@ def main() -> None:
     directions = cp.find_directions(run.model, train)
     adjustment = cp.Adjustment(directions.item, directions.user, 0.4, 0.4, run.embeddings)
     matrix = csr_matrix(
-        (np.ones(len(train), np.float32), (train.user_ix, train.item_ix)), shape=(train.n_users, train.n_items)
+        (np.ones(len(train), np.float32), (train.user_ix, train.item_ix)),
+        shape=(train.n_users, train.n_items),
     )
     peer = implicit.cpu.bpr.BayesianPersonalizedRanking(factors=arguments.dim - 1, iterations=1)
     peer.fit(matrix, show_progress=False)
@@ -56,12 +57,15 @@ def main() -> None:
             job()
             if round_:  # the first compiles
                 seconds[name].append(time.perf_counter() - start)
-    print(f"{arguments.data}, D {arguments.dim}: {len(users):,} test users, {grids[0].users:,} validation users")
+    print(
+        f"{arguments.data}, D {arguments.dim}: {len(users):,} test users, {grids[0].users:,} validation users"
+    )
     best = {name: min(values) for name, values in seconds.items()}
     for name, values in seconds.items():
         print(f"{name:34} best {best[name]:.3f} s  median {statistics.median(values):.3f} s")
     one, whole = best["one evaluation, validation users"], best["121 points, validation users"]
-    print(f"grid / one evaluation: {whole / one:.1f}   items looked at: {grids[0].looked_at:.0f} of {train.n_items:,}")
+    print(f"grid / one evaluation: {whole / one:.1f}")
+    print(f"items looked at for each user: {grids[0].looked_at:.0f} of {train.n_items:,}")
     ratio = best["one evaluation, test users"] / best["implicit recommend, test users"]
     print(f"one evaluation / implicit recommend: {ratio:.2f}")
     flops = 2 * len(users) * train.n_items * arguments.dim

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_training.py [--data ml10m] [--rounds 7]
 
-Rounds alternate between the candidates, so that a noisy machine is noisy for all; the best of each counts, and
-the median is shown beside it. implicit counts one factor for its bias, so it gets one less.
+Rounds alternate between the candidates, so that a noisy machine is noisy for all; the best of each counts,
+and the median is shown beside it. implicit counts one factor for its bias, so it gets one less.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import implicit.cpu.bpr
 import numpy as np
-from paper_data import load_split
 from scipy.sparse import csr_matrix
 
 from counterpop.kernels.threads import core_count
 from counterpop.training.mf import MatrixFactorisation
 from counterpop.training.settings import Settings
+from paper_data import load_split
 
 EPOCHS = 8  # timed together in each round
 
@@ -59,7 +59,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     train = load_split(arguments.data).train
-    print(f"{arguments.data}: {len(train):,} pairs, {core_count()} threads, {arguments.rounds} rounds of {EPOCHS} epochs")
+    rounds = f"{arguments.rounds} rounds of {EPOCHS} epochs"
+    print(f"{arguments.data}: {len(train):,} pairs, {core_count()} threads, {rounds}")
     for dim in (64, 128):
         candidates = {
             "counterpop, ledger": ours(train, dim, True),
@@ -77,11 +78,13 @@ def main() -> None:
         # three rows read and written for each pair: what memory would allow if nothing stayed in the cache
         moved = 6 * 4 * dim * len(train)
         floor = moved / memory_bandwidth()
-        print(f"D {dim:3}  floor of memory bandwidth {floor:.4f} s: we are at {best['counterpop, ledger'] / floor:.1f} times it")
+        times = best["counterpop, ledger"] / floor
+        print(f"D {dim:3}  floor of memory bandwidth {floor:.4f} s: we are at {times:.1f} times it")
         for label, figures in (("best", best), ("median", median)):
+            ours_now, without, theirs = figures.values()
             print(
-                f"D {dim:3}  {label:6}: ours / implicit {figures['counterpop, ledger'] / figures['implicit BPR']:.2f}"
-                f"   ledger on / off {figures['counterpop, ledger'] / figures['counterpop, no ledger']:.3f}"
+                f"D {dim:3}  {label:6}: ours / implicit {ours_now / theirs:.2f}   "
+                f"ledger on / off {ours_now / without:.3f}"
             )
 
 

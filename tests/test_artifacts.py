@@ -1,7 +1,6 @@
 """Run and split folders: what goes in comes out, and nothing broken is taken for whole."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -103,7 +102,9 @@ def test_tuning_does_not_open_test(folder: Path) -> None:
         cp.load_split(folder / "run")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "split/train.parquet", "history.parquet", "grid.parquet"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "split/train.parquet", "history.parquet", "grid.parquet"]
+)
 def test_one_changed_byte_is_refused(folder: Path, name: str) -> None:
     path = folder / "run" / name
     content = bytearray(path.read_bytes())
@@ -182,4 +183,4 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, run: cp.Run, s
 
 def test_the_split_of_a_run_is_linked(folder: Path) -> None:
     files = [folder / place / "train.parquet" for place in ("split", "run/split")]
-    assert os.stat(files[0]).st_ino == os.stat(files[1]).st_ino
+    assert files[0].stat().st_ino == files[1].stat().st_ino

@@ -37,7 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     ).write_csv(folder / "log.csv")
     made = call_json(
-        "split", folder / "log.csv", "--protocol", "uniform", "--user", "who", "--item", "what", "--time", "when",
+        "split", folder / "log.csv", "--protocol", "uniform", "--user", "who", "--item", "what",
+        "--time", "when",
         "--test", 2, "--valid", 0.1, "--ordinary", 0.05, "--out", folder / "split",
     )  # fmt: skip
     assert made["pairs"] == len(log)
@@ -70,7 +71,9 @@ def test_a_paired_test_between_two_runs(folder: Path) -> None:
     train_run(folder, "plain", "plain")
     printed = call_json("evaluate", folder / "run", "--against", folder / "plain")
     difference = printed["against"]["difference"]["recall"]["difference"]
-    assert difference == pytest.approx(printed["adjusted"]["recall"] - printed["against"]["adjusted"]["recall"])
+    assert difference == pytest.approx(
+        printed["adjusted"]["recall"] - printed["against"]["adjusted"]["recall"]
+    )
 
 
 def test_strengths_of_the_command_line_are_used(folder: Path, tmp_path: Path) -> None:
@@ -83,7 +86,10 @@ def test_strengths_of_the_command_line_are_used(folder: Path, tmp_path: Path) ->
     saved, split = cp.load_run(folder / "run"), cp.load_split(folder / "run")
     assert saved.adjustment is not None
     user = split.train.user_positions(["u3"])[0]
-    scores = saved.adjustment.query(saved.run.embeddings.user_vectors[user], 0.7, 0.2) @ saved.run.embeddings.item_vectors.T
+    scores = (
+        saved.adjustment.query(saved.run.embeddings.user_vectors[user], 0.7, 0.2)
+        @ saved.run.embeddings.item_vectors.T
+    )
     known = split.development.refit_train()
     scores[known.item_ix[known.user_ix == user]] = -np.inf
     best = split.train.item_ids[np.argsort(-scores)[:5]]
@@ -122,7 +128,10 @@ def test_tune_gives_the_same_without_a_test_part(folder: Path) -> None:
     manifest.write_text(json.dumps(content))
     tuned = call_json("tune", folder / "untested")
     reference = cp.load_adjustment(folder / "run")
-    assert (tuned["item_strength"], tuned["user_strength"]) == (reference.item_strength, reference.user_strength)
+    assert (tuned["item_strength"], tuned["user_strength"]) == (
+        reference.item_strength,
+        reference.user_strength,
+    )
 
 
 def test_one_thread_is_repeatable_bit_for_bit(folder: Path) -> None:
@@ -178,7 +187,11 @@ def test_unknown_users_and_wrong_endings_are_sentences(folder: Path) -> None:
         result = call("recommend", folder / "run", *words)
         assert result.exit_code == 1
         assert sentence in result.stderr
-    for words in (("tune", folder / "run", "--floor", "ndcg"), ("evaluate", folder / "run", "--k", 0), ("nonsense",)):
+    for words in (
+        ("tune", folder / "run", "--floor", "ndcg"),
+        ("evaluate", folder / "run", "--k", 0),
+        ("nonsense",),
+    ):
         assert call(*words).exit_code == 2
 
 
@@ -214,7 +227,12 @@ def test_public_names_are_the_ones_imported_for_type_checkers() -> None:
 
     tree = ast.parse(Path(cp.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    named = {alias.name for statement in block.body if isinstance(statement, ast.ImportFrom) for alias in statement.names}
+    named = {
+        alias.name
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
     assert named == set(cp.__all__)
     for name in cp.__all__:
         assert getattr(cp, name).__name__ == name

@@ -80,7 +80,7 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605  (built from the table above; a test holds it to the imports)
+__all__ = sorted(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:

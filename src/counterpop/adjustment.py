@@ -78,6 +78,6 @@ def adjust(embeddings: Embeddings, adjustment: Adjustment) -> Embeddings:
     a, b = np.float32(adjustment.item_strength), np.float32(adjustment.user_strength)
     return replace(
         embeddings,
-        user_vectors=P - b * np.outer(P @ p, p),
-        item_vectors=Q - a * np.outer(Q @ q, q),
+        user_vectors=P - b * (P @ p)[:, None] * p,
+        item_vectors=Q - a * (Q @ q)[:, None] * q,
     )

@@ -1,7 +1,7 @@
 """The run folder and its kin: safetensors, JSON, parquet; never pickle.
 
-Every folder has a `manifest.json` with its kind, format, versions and the checksum of each file. It is written
-under a temporary name and put in place in one step, so a crash leaves the old folder whole.
+Every folder has a `manifest.json` with its kind, format, versions and the checksum of each file. It is
+written under a temporary name and put in place in one step, so a crash leaves the old folder whole.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def load_run(path: str | Path) -> SavedRun:
     manifest = _read_manifest(folder, "run")
     ids = [_read_ids(folder / "split", name) for name in ("users", "items")]
     models = {
-        name: _read_model(folder / f"{name}.safetensors", *ids) if (folder / f"{name}.safetensors").exists() else None
+        name: _read_model(folder / f"{name}.safetensors", *ids)
+        if (folder / f"{name}.safetensors").exists()
+        else None
         for name in ("model", "refit")
     }
     if models["model"] is None:
@@ -128,7 +130,9 @@ def load_run(path: str | Path) -> SavedRun:
     if not manifest["tuning"]:
         return SavedRun(folder, run, manifest)
     adjustment = _read_adjustment(folder, manifest["tuning"], run.embeddings, run.refit is not None)
-    return SavedRun(folder, run, manifest, adjustment, _read_grid(folder / "grid.parquet", manifest["tuning"]))
+    return SavedRun(
+        folder, run, manifest, adjustment, _read_grid(folder / "grid.parquet", manifest["tuning"])
+    )
 
 
 def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
@@ -206,7 +210,7 @@ def _take_place(new: Path, path: Path) -> None:
 
 
 def _read_manifest(folder: Path, *kinds: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The manifest, once kind, format and every file's checksum (but those of `without`) have been found right."""
+    """The manifest, once kind, format and every checksum (but those of `without`) are found right."""
     what = " or ".join(kinds)
     if not (folder / MANIFEST).is_file():
         raise ArtifactError(f"{folder} is not a {what} folder: it has no {MANIFEST}")
@@ -227,7 +231,9 @@ def _read_manifest(folder: Path, *kinds: str, without: tuple[str, ...] = ()) -> 
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is damaged: {name} is missing; make the folder again")
         if _checksum(folder / name) != expected:
-            raise ArtifactError(f"{folder} is damaged: {name} is not as it was written; make the folder again")
+            raise ArtifactError(
+                f"{folder} is damaged: {name} is not as it was written; make the folder again"
+            )
     return manifest
 
 
@@ -323,10 +329,12 @@ def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
 
 def _read_grid(path: Path, tuning: Mapping[str, Any]) -> Grid:
     table = pl.read_parquet(path)
-    axes = [tuple(table[name].unique(maintain_order=True).to_list()) for name in ("item_strength", "user_strength")]
-    shape = len(axes[0]), len(axes[1])
-    values = {name: table[name].to_numpy().reshape(shape) for name in table.columns[2:]}
-    return Grid(*axes, values, tuning["users"], tuning["looked_at"])
+    a, b = (
+        tuple(table[name].unique(maintain_order=True).to_list())
+        for name in ("item_strength", "user_strength")
+    )
+    values = {name: table[name].to_numpy().reshape(len(a), len(b)) for name in table.columns[2:]}
+    return Grid(a, b, values, tuning["users"], tuning["looked_at"])
 
 
 def _strengths(adjustment: Adjustment) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def find_directions(
             f"{', '.join(get_args(UserDirection))}, got {item!r} and {user!r}"
         )
     if ledger is None and (item.startswith("ledger") or user == "ledger"):
-        raise InputError("this model has no ledger; take a direction from mean vectors, or train with a ledger")
+        raise InputError(
+            "this model has no ledger; take a direction from mean vectors, or train with a ledger"
+        )
     popular, active = head(train.item_counts), head(train.user_counts)
     items, users = model.embeddings.item_vectors, model.embeddings.user_vectors
     if item == "ledger-pull" and ledger:
@@ -74,7 +76,7 @@ def find_directions(
 
 
 def _mean(vectors: FloatArray) -> NDArray[np.float64]:
-    return vectors.mean(axis=0, dtype=np.float64)
+    return np.asarray(vectors.mean(axis=0, dtype=np.float64))
 
 
 def _unit(vector: NDArray[np.float64], what: str) -> FloatArray:

@@ -53,4 +53,4 @@ class Embeddings:
 
     @property
     def dim(self) -> int:
-        return self.user_vectors.shape[1]
+        return int(self.user_vectors.shape[1])

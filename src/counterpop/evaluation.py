@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from counterpop.adjustment import Adjustment
 from counterpop.errors import InputError
-from counterpop.interactions import Interactions, IntArray, gini, head
+from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall
 from counterpop.metrics.popularity import (
     HEAD_GROUPS,
@@ -38,7 +38,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """What a set of lists is worth: means over users, figures of the whole, and 95 % intervals by bootstrap."""
+    """What a set of lists is worth: means over users, figures of the whole, 95 % intervals by bootstrap."""
 
     recall: float
     hit_rate: float
@@ -48,7 +48,7 @@ class Measures:
     coverage: float
     gini: float
     groups: tuple[Mapping[str, Any], ...]
-    """For each popularity group: number of items, share of all recommendations, recall of its held-out pairs."""
+    """For each popularity group: items, share of all recommendations, recall of its held-out pairs."""
     intervals: Mapping[str, Interval]
     per_user: Mapping[str, NDArray[np.float64]]
     """(B,) each of the five that are means over users."""
@@ -107,7 +107,9 @@ def evaluate(
     the test part can be measured. Means go over the users who have at least one held-out item.
     """
     if adjustment.embeddings is None:
-        raise InputError("an adjustment without its vectors cannot be evaluated; take the one that tune returned")
+        raise InputError(
+            "an adjustment without its vectors cannot be evaluated; take the one that tune returned"
+        )
     if on not in ("valid", "test"):
         raise InputError(f"on must be 'valid' or 'test', got {on!r}")
     if on == "valid" and adjustment.refit:
@@ -115,13 +117,12 @@ def evaluate(
     known = split.development
     train = known.refit_train() if adjustment.refit else known.train
     held = split.test if on == "test" else known.valid
-    both = [
+    plain, adjusted = (
         measure_model(a, train, held, k, resamples=resamples, seed=seed, threads=threads)
         for a in (adjustment.with_strengths(0.0, 0.0), adjustment)
-    ]
-    return Evaluation(
-        k, on, adjustment.item_strength, adjustment.user_strength, *both, compare(both[1], both[0], seed=seed)
     )
+    strengths = adjustment.item_strength, adjustment.user_strength
+    return Evaluation(k, on, *strengths, plain, adjusted, compare(adjusted, plain, seed=seed))
 
 
 def measure_model(
@@ -195,7 +196,9 @@ def measure(
     )  # fmt: skip
 
 
-def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
+def compare(
+    first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0
+) -> dict[str, dict[str, float]]:
     """For each metric that is a mean over users: first - second, its 95 % interval, and a paired p-value.
 
     The interval is by bootstrap over users. The p-value is that of a paired randomisation test: how often
@@ -213,19 +216,26 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
     for start in range(0, rounds, _BATCH):
-        signs = generator.integers(0, 2, (min(_BATCH, rounds - start), len(difference)), dtype=np.int8) * 2 - 1
+        signs = (
+            generator.integers(0, 2, (min(_BATCH, rounds - start), len(difference)), dtype=np.int8) * 2 - 1
+        )
         flipped = signs.astype(np.float32) @ difference.astype(np.float32) / len(difference)
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
     p_value = (1 + beyond) / (1 + rounds)
     return {
         name: {
-            "difference": float(mean[n]), "low": float(low[n]), "high": float(high[n]), "p_value": float(p_value[n]),
+            "difference": float(mean[n]),
+            "low": float(low[n]),
+            "high": float(high[n]),
+            "p_value": float(p_value[n]),
         }
         for n, name in enumerate(PER_USER)
     }  # fmt: skip
 
 
-def _by_group(lists: IntArray, group_of: NDArray[np.int64], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _by_group(
+    lists: IntArray, group_of: NDArray[np.int64], counted: NDArray[np.bool_]
+) -> NDArray[np.float64]:
     """(B, groups) how many counted places of each list hold an item of each group."""
     groups = np.where(counted, group_of[lists], HEAD_GROUPS + 1)
     return np.stack([(groups == g).sum(axis=1) for g in range(HEAD_GROUPS + 1)], axis=1).astype(np.float64)

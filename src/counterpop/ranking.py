@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
-from counterpop.interactions import Ids, Interactions, IntArray
+from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.threads import core_count, in_parallel, stretches
 from counterpop.kernels.topk import leave_out, top_k
 
@@ -24,7 +24,9 @@ def tie_order(item_ids: Ids) -> NDArray[np.int64]:
     popularity.
     """
     if item_ids.dtype == object:
-        keys = np.array([int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64)
+        keys = np.array(
+            [int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64
+        )
     else:
         keys = item_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         keys = (keys ^ (keys >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -72,10 +74,10 @@ def rank(
     items = np.empty((len(queries), k), dtype=np.int32)
     scores = np.empty((len(queries), k), dtype=np.float32)
     for block, block_scores in score_blocks(queries, item_vectors, users, seen):
-        parts = list(stretches(len(block_scores), threads))
-        best, best_items = scores[block], items[block]
-        in_parallel(
-            lambda part, parts=parts, s=block_scores, b=best, i=best_items: top_k(s, ties, *parts[part], b, i),
-            threads,
-        )
+
+        def work(part: int, block: slice = block, of: FloatArray = block_scores) -> None:
+            low, high = stretches(len(of), threads)[part]
+            top_k(of, ties, low, high, scores[block], items[block])
+
+        in_parallel(work, threads)
     return items, scores

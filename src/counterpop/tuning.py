@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -14,7 +13,7 @@ from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
-from counterpop.interactions import Interactions, IntArray, gini, head
+from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.kernels.grid import search_grid
 from counterpop.kernels.threads import core_count, in_parallel, stretches
 from counterpop.metrics.accuracy import ideal_dcg
@@ -67,56 +66,66 @@ def search_strengths(
     + a b (P.p)(p.q)(Q.q). `weights` lets a held-out pair count more than another; `users` keeps to some
     users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point.
     """
-    threads = threads or core_count()
-    P, Q = embeddings.user_vectors, embeddings.item_vectors
     users = np.flatnonzero(held.user_counts).astype(np.int32) if users is None else users
     if not len(users):
         raise InputError("strengths are chosen on held-out pairs, but the validation part is empty")
-    k = min(k, len(Q))
-    a, b = (axis.ravel() for axis in np.meshgrid(item_strengths, user_strengths, indexing="ij"))
-    along_item, along_user = P[users] @ directions.item, P[users] @ directions.user
-    overlap = float(directions.item @ directions.user)
-    item_shift = (-np.outer(along_item, a) + np.outer(along_user, a * b * overlap)).astype(np.float32)  # (B, G)
-    user_shift = (-np.outer(along_user, b)).astype(np.float32)
-    cells = _cells(Q @ directions.item, Q @ directions.user)
-    order, place = cells.order, cells.place
-    anchors = _anchors(len(item_strengths), len(user_strengths))
-    counts = train.item_counts
-    tail = ~head(counts)
-    ties = tie_order(embeddings.item_ids)[order]
-    weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
+    threads = threads or core_count()
+    k = min(k, embeddings.item_vectors.shape[0])
     snake = _snake(len(item_strengths), len(user_strengths))
-    sums = np.zeros((threads, 1, len(a), 5))
+    a, b = (axis.ravel()[snake] for axis in np.meshgrid(item_strengths, user_strengths, indexing="ij"))
+    P, Q = embeddings.user_vectors[users], embeddings.item_vectors
+    along_item, along_user = P @ directions.item, P @ directions.user
+    overlap = directions.item @ directions.user
+    item_shift = (np.outer(along_user, a * b * overlap) - np.outer(along_item, a)).astype(
+        np.float32
+    )  # (B, G)
+    user_shift = -np.outer(along_user, b).astype(np.float32)
+    cells = _cells(Q @ directions.item, Q @ directions.user)
+    counts = train.item_counts[cells.order]
+    tail = ~head(train.item_counts)[cells.order]
+    ties = tie_order(embeddings.item_ids)[cells.order]
+    anchors = np.argsort(snake)[_anchors(len(item_strengths), len(user_strengths))]
+    held_items = cells.place[held.item_ix]
+    weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
+    sums = np.zeros((threads, len(a), 5))
     weight = np.zeros((threads, 1))
     exposed = np.zeros((threads, len(a), len(Q)) if exposure else (threads, 0, 0), dtype=np.int32)
-    segments = np.zeros(len(users), dtype=np.int64)
     looked_at = 0
-    moved = replace(train, item_ix=place[train.item_ix])  # seen items, in the order of the cells
-    for block, scores in score_blocks(P[users], Q[order], users, [moved]):
-        parts = list(stretches(len(scores), threads))
+    seen = replace(train, item_ix=cells.place[train.item_ix])
+    for block, scores in score_blocks(P, Q[cells.order], users, [seen]):
 
-        def work(part: int, block: slice = block, scores: FloatArray = scores, parts: list[tuple[int, int]] = parts) -> int:
+        def work(part: int, block: slice = block, scores: FloatArray = scores) -> int:
+            low, high = stretches(len(scores), threads)[part]
             return int(search_grid(
-                scores, np.ascontiguousarray(item_shift[block][:, snake]), np.ascontiguousarray(user_shift[block][:, snake]),
-                cells.item_part, cells.user_part, cells.starts, cells.boxes,
-                np.argsort(snake)[anchors], ties, counts[order], tail[order],
-                held.user_starts, place[held.item_ix], weights, users[block], ideal_dcg(k),
-                segments[block], k, *parts[part],
+                scores, item_shift[block], user_shift[block],
+                cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, ties, counts, tail,
+                held.user_starts, held_items, weights, users[block], ideal_dcg(k), k, low, high,
                 sums[part], weight[part], exposed[part],
             ))  # fmt: skip
 
         looked_at += sum(in_parallel(work, threads))
-    shape = (len(item_strengths), len(user_strengths))
-    mean = np.empty((len(a), 5))
-    mean[snake] = sums.sum(axis=0)[0] / weight.sum()
+    in_order = np.argsort(snake)
+    values = _values(
+        sums.sum(axis=0)[in_order] / weight.sum(), exposed.sum(axis=0)[in_order] if exposure else None
+    )
+    shape = len(item_strengths), len(user_strengths)
+    return Grid(
+        item_strengths,
+        user_strengths,
+        {name: value.reshape(shape) for name, value in values.items()},
+        len(users),
+        looked_at / len(users),
+    )
+
+
+def _values(means: NDArray[np.float64], exposed: NDArray[np.int64] | None) -> dict[str, NDArray[np.float64]]:
+    """Every metric (G,) from the kernel's means (G, 5) and, where they were counted, its exposures (G, I)."""
     names = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
-    values = {name: mean[:, n].reshape(shape) for n, name in enumerate(names)}
-    if exposure:
-        total = np.empty((len(a), len(Q)), dtype=np.int64)
-        total[snake] = exposed.sum(axis=0)
-        values["coverage"] = np.mean(total > 0, axis=1).reshape(shape)
-        values["gini"] = np.array([gini(row) for row in total]).reshape(shape)
-    return Grid(tuple(item_strengths), tuple(user_strengths), values, len(users), looked_at / len(users))
+    values = {name: means[:, n] for n, name in enumerate(names)}
+    if exposed is not None:
+        values["coverage"] = np.mean(exposed > 0, axis=1)
+        values["gini"] = np.array([gini(row) for row in exposed])
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +147,9 @@ def _cells(item_part: FloatArray, user_part: FloatArray) -> _Cells:
     order = np.lexsort((user_part, strip))
     bounds = np.searchsorted(strip[order], np.arange(strips + 1))
     starts = np.unique(
-        np.concatenate([np.linspace(bounds[s], bounds[s + 1], strips + 1).astype(np.int64) for s in range(strips)])
+        np.concatenate(
+            [np.linspace(bounds[s], bounds[s + 1], strips + 1).astype(np.int64) for s in range(strips)]
+        )
     )
     t, r = item_part[order], user_part[order]
     low, high = np.minimum.reduceat, np.maximum.reduceat
@@ -212,7 +223,13 @@ def tune(
     validation, the adjustment is that of the second model at the strengths of the first.
     """
     return tune_with_grid(
-        run, split, target=target, floor=floor, k=k, item_direction=item_direction, user_direction=user_direction
+        run,
+        split,
+        target=target,
+        floor=floor,
+        k=k,
+        item_direction=item_direction,
+        user_direction=user_direction,
     )[0]
 
 
@@ -229,9 +246,11 @@ def tune_with_grid(
     """As `tune`, with the grid it chose from and that of the ordinary validation part, if there is one."""
     known = split.development if isinstance(split, Split) else split
     directions = find_directions(run.model, known.train, item_direction, user_direction)
-    search = lambda held: search_strengths(run.model.embeddings, directions, known.train, held, k=k)  # noqa: E731
-    grid = search(known.valid)
-    ordinary = search(known.ordinary) if known.ordinary is not None else None
+    vectors = run.model.embeddings
+    grid = search_strengths(vectors, directions, known.train, known.valid, k=k)
+    ordinary = None
+    if known.ordinary is not None:
+        ordinary = search_strengths(vectors, directions, known.train, known.ordinary, k=k)
     item_strength, user_strength = choose_strengths(grid, target, floor, ordinary)
     if run.refit is not None:
         directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)

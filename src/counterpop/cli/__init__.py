@@ -67,10 +67,10 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     @click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
-        warnings.showwarning = _say_warning
-        warnings.simplefilter("always", CounterpopWarning)
         try:
-            result = function(*args, quiet=as_json, **kwargs)
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always", CounterpopWarning)
+                result = function(*args, quiet=as_json, **kwargs)
         except (CounterpopError, OSError, MemoryError) as error:
             if debug:
                 raise
@@ -85,6 +85,9 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
                 err=True,
             )
             sys.exit(1)
+        for note in notes:
+            if issubclass(note.category, CounterpopWarning):
+                click.echo(f"Note: {note.message}", err=True)
         if as_json:
             click.echo(json.dumps(result, allow_nan=False, default=_plain))
 
@@ -97,11 +100,6 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
-
-
-def _say_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    if issubclass(category, CounterpopWarning):
-        click.echo(f"Note: {message}", err=True)
 
 
 def _plain(value: Any) -> Any:

@@ -17,9 +17,13 @@ from counterpop.reporting import RunReport, comparison_table
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
 @click.argument("run", type=click.Path())
-@click.option("--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Which part.")
+@click.option(
+    "--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Which part."
+)
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
-@click.option("--against", type=click.Path(), help="Another run of the same split: a paired test between the two.")
+@click.option(
+    "--against", type=click.Path(), help="Another run of the same split: a paired test between the two."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:
@@ -35,7 +39,9 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
             measured = evaluate(adjustment_for(saved, split.development, on), split, on, k, seed=seed)
         evaluations.append(measured)
         reports.append(
-            RunReport(Path(path).name, saved.run.settings, saved.run.history, measured, split.train.item_counts)
+            RunReport(
+                Path(path).name, saved.run.settings, saved.run.history, measured, split.train.item_counts
+            )
         )
     result = {"run": run, **evaluations[0].to_json()}
     if against:

@@ -25,7 +25,9 @@ def training_progress() -> Iterator[Callable[[TrainingProgress], None]]:
 
         def show(progress: TrainingProgress) -> None:
             if progress.stage not in tasks:
-                tasks[progress.stage] = bars.add_task(progress.stage, total=progress.epochs, loss=0.0, best="")
+                tasks[progress.stage] = bars.add_task(
+                    progress.stage, total=progress.epochs, loss=0.0, best=""
+                )
             best = "" if progress.best is None else f"validation recall {progress.best:.4f}"
             bars.update(tasks[progress.stage], completed=progress.epoch, loss=progress.loss, best=best)
 

@@ -16,7 +16,12 @@ from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
 from counterpop.ranking import rank, tie_order
 
-WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
+WRITERS = {
+    ".csv": "write_csv",
+    ".parquet": "write_parquet",
+    ".jsonl": "write_ndjson",
+    ".ndjson": "write_ndjson",
+}
 
 
 def read_users(users: str) -> list[str]:
@@ -32,13 +37,17 @@ def read_users(users: str) -> list[str]:
     return ids
 
 
-@click.command(epilog="Example: counterpop recommend RUN --users 17,42 --k 20 --item-strength 0.6 --out lists.csv")
+@click.command(
+    epilog="Example: counterpop recommend RUN --users 17,42 --k 20 --item-strength 0.6 --out lists.csv"
+)
 @click.argument("run", type=click.Path())
 @click.option("--users", help="A file with one id a line, or id,id,... [default: everybody]")
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--item-strength", type=float, help="[default: the tuned one]")
 @click.option("--user-strength", type=float, help="[default: the tuned one]")
-@click.option("--out", type=click.Path(), help="csv, parquet or jsonl by its ending. [default: csv on stdout]")
+@click.option(
+    "--out", type=click.Path(), help="csv, parquet or jsonl by its ending. [default: csv on stdout]"
+)
 @click.option("--seed", type=int, default=0, help="Takes no part: ranking is exact.")
 @shell
 def command(
@@ -52,7 +61,11 @@ def command(
     adjustment = adjustment_for(saved, known)
     vectors = saved.run.embeddings
     everything = known.refit_train()
-    at = np.arange(everything.n_users, dtype=np.int32) if users is None else everything.user_positions(read_users(users))
+    at = (
+        np.arange(everything.n_users, dtype=np.int32)
+        if users is None
+        else everything.user_positions(read_users(users))
+    )
     adjustment = adjustment.with_strengths(
         adjustment.item_strength if item_strength is None else item_strength,
         adjustment.user_strength if user_strength is None else user_strength,

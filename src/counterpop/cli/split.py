@@ -15,7 +15,7 @@ from counterpop.readers import read_interactions
 PROTOCOLS = ("as-given", "random", "temporal", "uniform", "intervened", "mixed")
 
 
-class Amount(click.ParamType):
+class Amount(click.ParamType[float]):
     """A share (0.1) or, for the uniform protocol, a whole number for each item (4)."""
 
     name = "F"
@@ -32,7 +32,9 @@ class Amount(click.ParamType):
 )
 @click.argument("data", type=click.Path())
 @click.option("--protocol", type=click.Choice(PROTOCOLS), required=True, help="How the parts are drawn.")
-@click.option("--test", type=Amount(), help="Share of the test part; uniform also takes a number for each item.")
+@click.option(
+    "--test", type=Amount(), help="Share of the test part; uniform also takes a number for each item."
+)
 @click.option("--valid", type=Amount(), help="Share of the validation part, or a number for each item.")
 @click.option("--out", type=click.Path(), required=True, help="The split folder to write.")
 @click.option("--user", default="user", show_default=True, help="Column of user ids.")
@@ -42,13 +44,27 @@ class Amount(click.ParamType):
 @click.option("--time", help="Column of timestamps.")
 @click.option("--split-column", help="Column of the log's own split, for as-given.")
 @click.option("--header/--no-header", default=True, help="Whether the first line names the columns.")
-@click.option("--carve", type=click.Choice(["auto", "uniform", "intervened", "random", "temporal"]),
-              default="auto", show_default=True,
-              help="as-given without a validation part: how one is drawn out of train; auto: as the test was.")
-@click.option("--proportion", type=float, default=1.0, show_default=True,
-              help="mixed: share of intervened pairs in the test part.")
-@click.option("--ordinary", type=float, default=0.0, show_default=True,
-              help="Share of train held out as it is, for `tune --floor`.")
+@click.option(
+    "--carve",
+    type=click.Choice(["auto", "uniform", "intervened", "random", "temporal"]),
+    default="auto",
+    show_default=True,
+    help="as-given without a validation part: how one is drawn out of train; auto: as the test was.",
+)
+@click.option(
+    "--proportion",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="mixed: share of intervened pairs in the test part.",
+)
+@click.option(
+    "--ordinary",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Share of train held out as it is, for `tune --floor`.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @shell
 def command(
@@ -77,7 +93,9 @@ def command(
     with working("splitting"):
         if protocol == "as-given":
             if amounts:
-                raise click.UsageError("--test and --valid do not go with as-given: the log says what is what")
+                raise click.UsageError(
+                    "--test and --valid do not go with as-given: the log says what is what"
+                )
             made = splits.split_as_given(log, carve=carve, seed=seed, ordinary=ordinary)
         elif protocol == "mixed":
             made = splits.split_mixed(log, proportion, **amounts, seed=seed, ordinary=ordinary)
@@ -90,7 +108,9 @@ def command(
     }  # fmt: skip
     if not quiet:
         parts = ", ".join(f"{count:,} {name}" for name, count in made.manifest.counts.items() if count)
-        console.print(f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}.")
+        console.print(
+            f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}."
+        )
         if log.merged:
             console.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, get_args
 
@@ -17,13 +18,18 @@ from counterpop.training import settings as options
 DEFAULT = Settings()
 
 
-def choice(name: str, kind: Any, text: str) -> Any:
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def choice(name: str, kind: Any, text: str) -> Decorator:
     """An option with the values of a setting."""
     values = click.Choice(get_args(kind))
-    return click.option(f"--{name}", type=values, default=getattr(DEFAULT, name), show_default=True, help=text)
+    return click.option(
+        f"--{name}", type=values, default=getattr(DEFAULT, name), show_default=True, help=text
+    )
 
 
-def number(name: str, text: str) -> Any:
+def number(name: str, text: str) -> Decorator:
     """An option with a setting's number."""
     value = getattr(DEFAULT, name)
     return click.option(
@@ -46,7 +52,9 @@ def number(name: str, text: str) -> Any:
 @number("reg", "L2.")
 @number("negatives", "Negatives for each positive.")
 @number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
-@click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
+@click.option(
+    "--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]"
+)
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
 @number("ledger_every", "One triple in so many goes into the ledger.")
 @number("check_every", "Epochs between two looks at validation.")
@@ -55,7 +63,9 @@ def number(name: str, text: str) -> Any:
 @number("seed", "Same seed, same threads: same bits.")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
-def command(split: str, out: str, refit: bool, normalise: bool | None, quiet: bool, **settings: Any) -> dict[str, Any]:
+def command(
+    split: str, out: str, refit: bool, normalise: bool | None, quiet: bool, **settings: Any
+) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
     Training looks at the validation part, never at test, and keeps the best model. With --refit, epochs are
@@ -71,7 +81,9 @@ def command(split: str, out: str, refit: bool, normalise: bool | None, quiet: bo
     epochs = run.settings["chosen_epochs"]
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
     if not quiet:
-        console.print(f"Best after {epochs} epochs (validation recall {best:.4f}), {seconds:.1f} s. Wrote {out}.")
+        console.print(
+            f"Best after {epochs} epochs (validation recall {best:.4f}), {seconds:.1f} s. Wrote {out}."
+        )
     return {
         "out": out, "epochs": epochs, "valid_recall": best, "seconds": seconds,
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],

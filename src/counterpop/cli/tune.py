@@ -27,10 +27,20 @@ def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, .
 
 @click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
 @click.argument("run", type=click.Path())
-@click.option("--target", type=click.Choice(get_args(Target)), default="recall", show_default=True,
-              help="What to make best on validation.")
-@click.option("--floor", multiple=True, callback=read_floors, metavar="METRIC=SHARE",
-              help="Keep at least this share of the plain model's metric on the ordinary validation part.")
+@click.option(
+    "--target",
+    type=click.Choice(get_args(Target)),
+    default="recall",
+    show_default=True,
+    help="What to make best on validation.",
+)
+@click.option(
+    "--floor",
+    multiple=True,
+    callback=read_floors,
+    metavar="METRIC=SHARE",
+    help="Keep at least this share of the plain model's metric on the ordinary validation part.",
+)
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--item-direction", type=click.Choice(get_args(ItemDirection)), help="[default: the ledger's]")
 @click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help="[default: the ledger's]")

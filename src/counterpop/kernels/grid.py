@@ -27,8 +27,8 @@ def search_grid(
     tie, counts, tail,  # (I,) order of ties, popularity, whether an item is of the tail
     held_starts, held_items, held_weights, users,  # held-out items of user users[b], and the weight of each
     ideal,  # (K + 1,) ideal DCG by number of held-out items
-    segments, k, low, high,
-    sums, weight, exposure,  # (S, G, 5), (S,), (G, I) or (0, 0): added to
+    k, low, high,
+    sums, weight, exposure,  # (G, 5), (1,), (G, I) or (0, 0): added to
 ):  # fmt: skip
     """Adds the metrics of users low..high of the block to `sums` and `weight`; returns items looked at."""
     n_grid = item_shift.shape[1]
@@ -57,7 +57,9 @@ def search_grid(
             scan(shifted, n_items, lower_bound(shifted, n_items, lanes, k), tie, best_score, best)
             for n in best:
                 if n >= 0 and not in_pool[n]:
-                    n_pool = _admit(n, n_pool, row, item_part, user_part, tie, pool, in_pool, planes, pool_tie)
+                    n_pool = _admit(
+                        n, n_pool, row, item_part, user_part, tie, pool, in_pool, planes, pool_tie
+                    )
         cell_bars[:] = -LEFT_OUT if n_pool >= k else LEFT_OUT
         _reset(best, n_pool)
         for g in range(n_grid):
@@ -68,7 +70,9 @@ def search_grid(
             bar = cell_bars[cell]
             for n in range(cell_starts[cell], cell_starts[cell + 1]):
                 if row[n] >= bar and row[n] > LEFT_OUT and not in_pool[n]:
-                    n_pool = _admit(n, n_pool, row, item_part, user_part, tie, pool, in_pool, planes, pool_tie)
+                    n_pool = _admit(
+                        n, n_pool, row, item_part, user_part, tie, pool, in_pool, planes, pool_tie
+                    )
         looked_at += n_pool
         first, last = held_starts[users[b]], held_starts[users[b] + 1]
         total = np.float32(0.0)
@@ -76,13 +80,15 @@ def search_grid(
             held_weight[held_items[n]] = held_weights[n]
             total += held_weights[n]
         share = total / (last - first)  # 1 where every held-out pair counts the same
-        weight[segments[b]] += share
+        weight[0] += share
         _reset(best, n_pool)
         for g in range(n_grid):
-            _best_of_pool(planes, n_pool, item_shift[b, g], user_shift[b, g], pool_tie, shifted, best_score, best)
+            _best_of_pool(
+                planes, n_pool, item_shift[b, g], user_shift[b, g], pool_tie, shifted, best_score, best
+            )
             _measure(
                 best, pool, held_weight, last - first, share, ideal, counts, tail,
-                sums[segments[b], g], exposure, g,
+                sums[g], exposure, g,
             )  # fmt: skip
         for n in range(first, last):
             held_weight[held_items[n]] = 0
@@ -112,7 +118,7 @@ def _admit(n, n_pool, row, item_part, user_part, tie, pool, in_pool, planes, poo
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "contract"})
 def _lower_cell_bars(boxes, a, c, bar, cell_bars):
-    """Lowers each cell's bar to the plain score with which one of its items could reach `bar` at this point."""
+    """Lowers each cell's bar to the plain score with which one of its items could reach `bar` here."""
     for cell in range(len(cell_bars)):
         t, t_high = a * boxes[0, cell], a * boxes[1, cell]
         r, r_high = c * boxes[2, cell], c * boxes[3, cell]

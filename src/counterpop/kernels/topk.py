@@ -56,7 +56,9 @@ def scan(scores, n, bar, tie, best_score, best_item):
         chunk = scores[start : min(start + CHUNK, n)]
         bar = max(bar, best_score[last])
         above = 0
-        for m in range(len(chunk)):  # a count is a loop that compilers turn into vector code; a maximum is not
+        for m in range(
+            len(chunk)
+        ):  # a count is a loop that compilers turn into vector code; a maximum is not
             above += chunk[m] >= bar
         if not above:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.interactions import BoolArray, Interactions, IntArray, pair_keys
+from counterpop.interactions import BoolArray, IntArray, Interactions, pair_keys
 
 PerUser = NDArray[np.float64]
 
@@ -17,7 +17,7 @@ def find_hits(lists: IntArray, users: IntArray, held: Interactions) -> BoolArray
     if not len(known):
         return np.zeros(lists.shape, dtype=bool)
     at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return (known[at] == keys) & (lists >= 0)
+    return np.asarray((known[at] == keys) & (lists >= 0))
 
 
 def recall(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
@@ -36,7 +36,7 @@ def hit_rate(hits: BoolArray) -> PerUser:
     >>> hit_rate(np.array([[False, True], [False, False]]))
     array([1., 0.])
     """
-    return hits.any(axis=1).astype(np.float64)
+    return np.asarray(hits.any(axis=1), dtype=np.float64)
 
 
 def ideal_dcg(k: int) -> PerUser:
@@ -46,7 +46,7 @@ def ideal_dcg(k: int) -> PerUser:
 
 def discounts(k: int) -> PerUser:
     """(k,) 1 / log2(rank + 1) for ranks 1 to k."""
-    return 1.0 / np.log2(np.arange(2, k + 2))
+    return np.asarray(1.0 / np.log2(np.arange(2, k + 2)))
 
 
 def ndcg(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:

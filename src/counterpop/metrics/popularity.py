@@ -41,7 +41,7 @@ def coverage(exposed: NDArray[np.int64]) -> float:
 
 
 def exposure_gini(exposed: NDArray[np.int64]) -> float:
-    """Gini of exposure over all items: 0 where all stand in equally many lists, towards 1 where one has all."""
+    """Gini of exposure over all items: 0 where all are shown alike, towards 1 where one has all."""
     return gini(exposed)
 
 
@@ -52,7 +52,8 @@ def popularity_groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     place = np.empty(len(counts), dtype=np.int64)
     place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    return np.minimum(place // max(1.0, HEAD_GROUP_SHARE * len(counts)), HEAD_GROUPS).astype(np.int64)
+    size = max(1.0, HEAD_GROUP_SHARE * len(counts))
+    return np.asarray(np.minimum(place // size, HEAD_GROUPS), dtype=np.int64)
 
 
 def _mean_in_list(lists: IntArray, value: NDArray[np.float64]) -> PerUser:

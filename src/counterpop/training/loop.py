@@ -94,7 +94,9 @@ def _train_and_choose(
             entry["valid"] = look.at(model)
             if entry["valid"] > best_value:
                 best, best_value, best_epoch = model, entry["valid"], epoch
-        report(Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"]))
+        report(
+            Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"])
+        )
         if best and epoch - best_epoch >= settings.patience * settings.check_every:
             break
     if best is None:
@@ -102,7 +104,9 @@ def _train_and_choose(
     return best, best_epoch, history
 
 
-def _train_for(train: Interactions, settings: Settings, epochs: int, report: Callable[[Progress], None]) -> Model:
+def _train_for(
+    train: Interactions, settings: Settings, epochs: int, report: Callable[[Progress], None]
+) -> Model:
     """A model trained for a known number of epochs."""
     trainee = _begin(train, settings)
     for epoch in range(1, epochs + 1):
@@ -132,7 +136,9 @@ class _Look:
     def __init__(self, known: Development, settings: Settings) -> None:
         users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
         if not len(users):
-            raise InputError("training is stopped by the validation part, but it is empty; make another split")
+            raise InputError(
+                "training is stopped by the validation part, but it is empty; make another split"
+            )
         if len(users) > CHECK_USERS:
             draw = np.random.default_rng([settings.seed, CHECK_STREAM])
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))

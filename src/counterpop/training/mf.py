@@ -67,9 +67,13 @@ class MatrixFactorisation:
 
     def model(self) -> Model:
         """The vectors as they are now, and the ledger so far."""
-        vectors = Embeddings(self._users.copy(), self._items.copy(), self._train.user_ids, self._train.item_ids)
+        vectors = Embeddings(
+            self._users.copy(), self._items.copy(), self._train.user_ids, self._train.item_ids
+        )
         if not self._settings.keeps_ledger:
             return Model(vectors)
         every = self._settings.ledger_every
         scale = np.float32(every)
-        return Model(vectors, Ledger(self._item_ledger * scale, self._user_ledger * scale, every, self._triples))
+        return Model(
+            vectors, Ledger(self._item_ledger * scale, self._user_ledger * scale, every, self._triples)
+        )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
-from counterpop.interactions import Interactions, IntArray
+from counterpop.interactions import IntArray, Interactions
 from counterpop.kernels.mf import draw_triples
 from counterpop.kernels.threads import in_parallel
 from counterpop.training.settings import Sampling
@@ -44,7 +44,9 @@ class TripleSampler:
     ) -> None:
         if np.any(train.user_counts >= train.n_items):
             user = train.user_ids[np.argmax(train.user_counts)]
-            raise InputError(f"user {user!r} has touched every item, so no negative can be drawn; leave them out")
+            raise InputError(
+                f"user {user!r} has touched every item, so no negative can be drawn; leave them out"
+            )
         self._train, self._generator, self._negatives = train, generator, negatives
         has_rows = train.user_counts > 0
         self._draws = len(train) / has_rows.sum() if sampling == "users" else 0.0
@@ -55,8 +57,8 @@ class TripleSampler:
         self._space = []
         for first, last in zip(self._cuts, self._cuts[1:], strict=False):
             size = int(reached[last] - reached[first]) * negatives
-            arrays = [np.empty(size, dtype=np.int32) for _ in range(4)]
-            self._space.append(Triples(*arrays, np.zeros(threads + 1, dtype=np.int64)))
+            users, items, others, order = np.empty((4, size), dtype=np.int32)
+            self._space.append(Triples(users, items, others, order, np.zeros(threads + 1, dtype=np.int64)))
         self._by_popularity = np.argsort(-train.item_counts, kind="stable")
         law = train.item_counts.astype(np.float64) ** negative_power if negative_power else np.empty(0)
         self._accept, self._alias = alias_table(law)

@@ -37,7 +37,7 @@ class Settings:
     negative_power: float = 0.0
     """Negatives are drawn in proportion to popularity ** negative_power: 0 is uniform. Never a seen item."""
     sampling: Sampling = "interactions"
-    """Positives: every interaction once an epoch, or as many for every user, each drawn from the user's items."""
+    """Positives: every interaction once an epoch, or equally many for every user, drawn from their items."""
     normalised: bool | None = None
     ledger: bool | None = None
     ledger_every: int = 64
@@ -59,7 +59,9 @@ class Settings:
             ("schedule", Schedule), ("device", Device),
         ):  # fmt: skip
             if getattr(self, name) not in get_args(options):
-                raise InputError(f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}")
+                raise InputError(
+                    f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}"
+                )
         for name in ("dim", "epochs", "negatives", "ledger_every", "check_every", "patience"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
