@@ -96,7 +96,7 @@ def test_a_model_without_a_ledger_says_so(names: dict[str, str]) -> None:
 
 
 def test_an_unknown_direction_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match=r"item direction must be one of ledger, .* got 'north' and 'ledger'"):
+    with pytest.raises(InputError, match=r"item direction must be one of ledger.* got 'north' and 'ledger'"):
         find_directions(toy_model(), TRAIN, item="north")
     with pytest.raises(InputError, match="got 'ledger' and 'south'"):
         find_directions(toy_model(), TRAIN, user="south")
