@@ -330,18 +330,17 @@ def test_grid_misses_no_item(
     starts, boxes = cells_of(parts, n_cells, draw)
     tie, tail = draw.permutation(n_items), draw.random(n_items) < 0.5
     weights = draw.integers(1, 5, len(held)).astype(np.float32)
-    segments = draw.integers(0, 2, len(users))
-    sums, weight = np.zeros((2, 16, 5)), np.zeros(2)
+    sums, weight = np.zeros((16, 5)), np.zeros(1)
     exposure = np.zeros((16, n_items), np.int32)
     for low, high in stretches(len(users), 2):
         search_grid(
             scores, *shifts, *parts, starts, boxes, np.array(anchors, np.int64), tie, train.item_counts, tail,
-            held.user_starts, held.item_ix, weights, users, ideal_dcg(k), segments, k, low, high,
+            held.user_starts, held.item_ix, weights, users, ideal_dcg(k), k, low, high,
             sums, weight, exposure,
         )  # fmt: skip
     twin_sums, twin_weight, twin_exposure = twins.search_grid(
         scores, *shifts, *parts, tie, train.item_counts, tail,
-        held.user_starts, held.item_ix, weights, users, segments, 2, k,
+        held.user_starts, held.item_ix, weights, users, k,
     )  # fmt: skip
     assert np.array_equal(exposure, twin_exposure)
     assert np.allclose(sums, twin_sums, rtol=1e-6)
@@ -357,7 +356,7 @@ def test_grid_rules_most_items_out() -> None:
     looked_at = search_grid(
         scores, *shifts, *parts, starts, boxes, np.array([0, 8]), draw.permutation(n_items),
         train.item_counts, np.zeros(n_items, bool), held.user_starts, held.item_ix,
-        np.ones(len(held), np.float32), users, ideal_dcg(k), np.zeros(len(users), np.int64), k, 0, len(users),
-        np.zeros((1, 16, 5)), np.zeros(1), np.zeros((0, 0), np.int32),
+        np.ones(len(held), np.float32), users, ideal_dcg(k), k, 0, len(users),
+        np.zeros((16, 5)), np.zeros(1), np.zeros((0, 0), np.int32),
     )  # fmt: skip
     assert k * len(users) <= looked_at < 0.05 * n_items * len(users)

@@ -113,26 +113,25 @@ def search_grid(
     item_shift: Array, user_shift: Array,
     item_part: Array, user_part: Array,
     tie: Array, counts: Array, tail: Array,
-    held_starts: Array, held_items: Array, held_weights: Array, users: Array,
-    segments: Array, n_segments: int, k: int,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Sums (S, G, 5), weight (S,) and exposure (G, I): each user at each grid point by a full ranking."""
+    held_starts: Array, held_items: Array, held_weights: Array, users: Array, k: int,
+) -> tuple[Array, float, Array]:  # fmt: skip
+    """Sums (G, 5), weight and exposure (G, I): each user at each grid point by a full ranking."""
     n_grid = item_shift.shape[1]
-    sums, weight = np.zeros((n_segments, n_grid, 5)), np.zeros(n_segments)
+    sums, weight = np.zeros((n_grid, 5)), 0.0
     exposure = np.zeros((n_grid, scores.shape[1]), dtype=np.int64)
     discounts = 1 / np.log2(np.arange(2, k + 2))
     for b, u in enumerate(users):
         rows = slice(held_starts[u], held_starts[u + 1])
         worth = dict(zip(held_items[rows].tolist(), held_weights[rows].tolist(), strict=True))
         share = sum(worth.values()) / len(worth)
-        weight[segments[b]] += share
+        weight += share
         for g in range(n_grid):
             plain = scores[b].astype(np.float64)
             shifted = plain + item_shift[b, g] * item_part + user_shift[b, g] * user_part
             shifted[scores[b] <= LEFT_OUT] = LEFT_OUT
             found = [n for n in top_k(shifted[None], tie, k)[0].tolist() if n >= 0]
             gains = [worth.get(n, 0.0) for n in found]
-            into = sums[segments[b], g]
+            into = sums[g]
             into[RECALL] += sum(gains) / len(worth)
             into[HIT_RATE] += share * any(gains)
             into[NDCG] += np.dot(gains, discounts[: len(found)]) / discounts[: min(k, len(worth))].sum()

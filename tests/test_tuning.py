@@ -1,0 +1,306 @@
+"""The grid in one pass is what separate evaluations give, and the choice among its points is honest."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from conftest import make_log, random_log, vectors_for
+from counterpop import tuning
+from counterpop.adjustment import Adjustment
+from counterpop.directions import Directions, find_directions
+from counterpop.embeddings import Embeddings
+from counterpop.errors import InputError
+from counterpop.evaluation import PER_USER, measure, measure_model
+from counterpop.interactions import Interactions
+from counterpop.ranking import rank, tie_order
+from counterpop.runs import Model, Run
+from counterpop.splits import Split
+from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune, tune_with_grid
+from counterpop.worlds import World
+
+QUARTERS = tuple(n / 4 for n in range(11))
+METRICS = (*PER_USER, "coverage", "gini")
+
+
+def exact_case(train: Interactions, seed: int = 0, largest: int = 3) -> tuple[Embeddings, Directions]:
+    """Vectors of whole numbers and unit directions of halves: with strengths in quarters every score is exact
+    in float32 on either way to it, and ties are many. The directions overlap by a half."""
+    draw = np.random.default_rng(seed)
+    users, items = (
+        draw.integers(-largest, largest + 1, (n, 6)).astype(np.float32)
+        for n in (train.n_users, train.n_items)
+    )
+    item = np.array([0.5, 0.5, 0.5, 0.5, 0, 0], np.float32)
+    user = np.array([0.5, -0.5, 0.5, 0.5, 0, 0], np.float32)
+    return Embeddings(users, items, train.user_ids, train.item_ids), Directions(item, user)
+
+
+def one_by_one(vectors, directions, train, held, k, item_strengths, user_strengths, users=None):
+    """Each point by an evaluation of its own: {metric: (A, B)}."""
+    values = {name: np.empty((len(item_strengths), len(user_strengths))) for name in METRICS}
+    for a, item_strength in enumerate(item_strengths):
+        for b, user_strength in enumerate(user_strengths):
+            point = Adjustment(directions.item, directions.user, item_strength, user_strength, vectors)
+            if users is None:
+                found = measure_model(point, train, held, k, resamples=0)
+            else:
+                lists, _ = rank(
+                    point.query(vectors.user_vectors[users]), vectors.item_vectors, k,
+                    users=users, seen=[train], ties=tie_order(vectors.item_ids),
+                )  # fmt: skip
+                found = measure(lists, users, train, held, resamples=0)
+            for name in METRICS:
+                values[name][a, b] = getattr(found, name)
+    return values
+
+
+def assert_same(grid: Grid, expected: dict[str, np.ndarray], atol: float = 1e-9) -> None:
+    for name, value in grid.values.items():
+        assert np.allclose(value, expected[name], rtol=1e-6, atol=atol), name
+
+
+@pytest.mark.parametrize("k", [1, 10, 500])
+def test_one_pass_is_121_evaluations(split: Split, k: int) -> None:
+    vectors, directions = exact_case(split.train)
+    case = (vectors, directions, split.train, split.valid)
+    grid = search_strengths(*case, k=k, item_strengths=QUARTERS, user_strengths=QUARTERS)
+    expected = one_by_one(*case, k, QUARTERS, QUARTERS)
+    assert set(grid.values) == set(METRICS)
+    assert_same(grid, expected)
+    assert grid.users == len(np.unique(split.valid.user_ix))
+    if k == 10:
+        assert len(np.unique(grid.values["recall"])) > 60  # the points do differ
+
+
+def test_one_pass_at_real_numbers_and_the_paper_s_strengths(split: Split) -> None:
+    vectors = vectors_for(split.train)
+    case = (vectors, find_directions(Model(vectors), split.train), split.train, split.valid)
+    # two ways to round a score: now and then two neighbours in a list of 250 change places
+    assert_same(search_strengths(*case), one_by_one(*case, 20, STRENGTHS, STRENGTHS), atol=2e-4)
+
+
+@pytest.mark.parametrize(("cell_items", "most_cells", "anchors"), [(1, 10_000, 5), (4, 9, 1), (10_000, 1, 3)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_cells_anchors_and_threads_do_not_show(
+    split: Split,
+    cell_items: int,
+    most_cells: int,
+    anchors: int,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = (*exact_case(split.train), split.train, split.valid)
+    axes = {"item_strengths": QUARTERS, "user_strengths": (0.0, 0.5, 2.5)}
+    plain = search_strengths(*case, k=10, **axes)
+    for name, value in (("CELL_ITEMS", cell_items), ("MOST_CELLS", most_cells), ("_ANCHORS", anchors)):
+        monkeypatch.setattr(tuning, name, value)
+    assert_same(search_strengths(*case, k=10, threads=threads, **axes), plain.values)
+
+
+@pytest.mark.parametrize("spread", [1, 60])
+@pytest.mark.parametrize("strengths", [(0.0, 0.25, 1.0), (-8.0, 0.0, 1.0, 32.0)])
+def test_no_item_is_missed_in_a_large_catalogue(spread: int, strengths: tuple[float, ...]) -> None:
+    n_users, n_items = 40, 3000
+    train = random_log(n_users, n_items, 0.01)
+    held = random_log(n_users, n_items, 0.01, seed=1)
+    held = held.rows(~np.isin(held.user_ix * n_items + held.item_ix, train.user_ix * n_items + train.item_ix))
+    vectors, directions = exact_case(train, largest=1)
+    items = vectors.item_vectors.copy()
+    items[::7] *= spread  # a few stand far out along both directions
+    vectors = dataclasses.replace(vectors, item_vectors=items)
+    case = (vectors, directions, train, held)
+    grid = search_strengths(*case, k=10, item_strengths=strengths, user_strengths=strengths)
+    assert_same(grid, one_by_one(*case, 10, strengths, strengths))
+
+
+def test_most_items_are_ruled_out(split: Split) -> None:
+    n_items = 3000
+    train, held = random_log(40, n_items, 0.01), random_log(40, n_items, 0.002, seed=1)
+    vectors = vectors_for(train, dim=16)
+    grid = search_strengths(vectors, find_directions(Model(vectors), train), train, held)
+    assert 20 <= grid.looked_at < n_items / 3
+
+
+def test_exposure_can_be_left_out_and_changes_nothing_else(split: Split) -> None:
+    case = (*exact_case(split.train), split.train, split.valid)
+    grid, without = (search_strengths(*case, exposure=wanted) for wanted in (True, False))
+    assert set(without.values) == set(PER_USER)
+    assert_same(without, grid.values)
+
+
+def test_some_users_alone(split: Split) -> None:
+    case = (*exact_case(split.train), split.train, split.valid)
+    users = np.flatnonzero(split.valid.user_counts)[::5].astype(np.int32)
+    axes = {"item_strengths": (0.0, 1.0), "user_strengths": (0.0, 0.5)}
+    grid = search_strengths(*case, k=10, users=users, **axes)
+    assert grid.users == len(users)
+    assert_same(grid, one_by_one(*case, 10, *axes.values(), users=users))
+
+
+def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
+    vectors, directions = exact_case(split.train)
+    held, k = split.valid, 10
+    weights = np.random.default_rng(0).integers(1, 9, len(held)).astype(np.float32)
+    axes = {"item_strengths": (0.0, 1.0), "user_strengths": (0.0, 1.0)}
+    grid = search_strengths(vectors, directions, split.train, held, k=k, weights=weights, **axes)
+    point = Adjustment(directions.item, directions.user, 1.0, 1.0, vectors)
+    users = np.unique(held.user_ix)
+    lists, _ = rank(
+        point.query(vectors.user_vectors[users]), vectors.item_vectors, k,
+        users=users, seen=[split.train], ties=tie_order(vectors.item_ids),
+    )  # fmt: skip
+    sums = dict.fromkeys(PER_USER, 0.0)
+    total = 0.0
+    for u, listed in zip(users, lists, strict=True):
+        worth = dict(zip(held.item_ix[held.user_ix == u], weights[held.user_ix == u], strict=True))
+        share = sum(worth.values()) / len(worth)
+        total += share
+        gains = [worth.get(i, 0) for i in listed]
+        sums["recall"] += sum(gains) / len(worth)
+        sums["hit_rate"] += share * any(gains)
+        discount = 1 / np.log2(np.arange(2, k + 2))
+        sums["ndcg"] += gains @ discount / discount[: min(k, len(worth))].sum()
+        sums["average_popularity"] += share * split.train.item_counts[listed].mean()
+    for name in ("recall", "hit_rate", "ndcg", "average_popularity"):
+        assert grid.at(1.0, 1.0)[name] == pytest.approx(sums[name] / total, rel=1e-5), name
+    same = search_strengths(
+        vectors, directions, split.train, held, k=k, weights=np.full(len(held), 3, np.float32)
+    )
+    assert_same(search_strengths(vectors, directions, split.train, held, k=k), same.values, atol=1e-6)
+
+
+def test_nothing_held_out_is_said(split: Split) -> None:
+    with pytest.raises(InputError, match="the validation part is empty"):
+        search_strengths(
+            *exact_case(split.train), split.train, make_log([], split.train.n_users, split.train.n_items)
+        )
+
+
+# --- the choice ---
+
+
+def made_up_grid(**values: object) -> Grid:
+    tables = {name: np.array(table, dtype=np.float64) for name, table in values.items()}
+    rows, columns = next(iter(tables.values())).shape
+    return Grid(STRENGTHS[:rows], STRENGTHS[:columns], tables, 10, 10.0)
+
+
+def test_the_best_point_of_the_target_is_chosen() -> None:
+    grid = made_up_grid(recall=[[1, 2, 3], [4, 9, 5]], tail_share=[[0, 0, 1], [0, 0, 0]])
+    assert choose_strengths(grid) == (0.2, 0.2)
+    assert choose_strengths(grid, "tail_share") == (0.0, 0.4)
+    assert grid.at(0.2, 0.4) == {"recall": 5, "tail_share": 0}
+
+
+@pytest.mark.parametrize("target", ["average_popularity", "gini"])
+def test_lower_is_better_for_popularity_and_gini(target: str) -> None:
+    assert choose_strengths(made_up_grid(**{target: [[5, 4], [3, 4]]}), target) == (0.2, 0.0)
+
+
+def test_of_equals_the_weakest_is_chosen() -> None:
+    assert choose_strengths(made_up_grid(recall=[[0, 0, 7], [7, 0, 7]])) == (0.2, 0.0)
+    assert choose_strengths(made_up_grid(recall=[[0, 7, 0], [0, 7, 0], [7, 0, 7]])) == (0.0, 0.2)
+    assert choose_strengths(made_up_grid(recall=[[7, 7], [7, 7]])) == (0.0, 0.0)
+
+
+def test_a_floor_on_the_ordinary_part_rules_points_out() -> None:
+    grid = made_up_grid(recall=[[1, 2, 3], [4, 9, 5]])
+    ordinary = made_up_grid(
+        ndcg=[[1.0, 0.99, 0.97], [0.98, 0.979, 0.981]], average_popularity=[[100, 90, 90], [103, 101, 102]]
+    )
+    assert choose_strengths(grid, floor={"ndcg": 0.98}, ordinary=ordinary) == (0.2, 0.4)
+    assert choose_strengths(grid, floor={"ndcg": 0.979}, ordinary=ordinary) == (0.2, 0.2)
+    # where lower is better: at most 1 / 0.985 of 100, which is 101.5
+    assert choose_strengths(grid, floor={"average_popularity": 0.985}, ordinary=ordinary) == (0.2, 0.2)
+    assert choose_strengths(grid, floor={"average_popularity": 0.999}, ordinary=ordinary) == (0.0, 0.4)
+    both = {"ndcg": 0.98, "average_popularity": 0.999}
+    assert choose_strengths(grid, floor=both, ordinary=ordinary) == (0.0, 0.2)
+
+
+def test_wrong_choices_are_refused() -> None:
+    grid = made_up_grid(recall=[[1, 2]])
+    with pytest.raises(InputError, match=r"target must be one of recall, hit_rate, .* got 'fame'"):
+        choose_strengths(grid, "fame")
+    with pytest.raises(
+        InputError, match="a floor is measured on an ordinary validation part, but this split has"
+    ):
+        choose_strengths(grid, floor={"recall": 0.9})
+    with pytest.raises(InputError, match="floor must name one of recall, got 'fame'"):
+        choose_strengths(grid, floor={"fame": 0.9}, ordinary=grid)
+
+
+# --- tune ---
+
+
+@pytest.fixture(scope="module")
+def run(world: World, split: Split) -> Run:
+    """A model that knows the true taste, and popularity along one more axis that all users follow."""
+    popularity = split.train.item_counts[:, None] / split.train.item_counts.max()
+    users = np.hstack([world.user_taste, np.ones((split.train.n_users, 1))])
+    items = np.hstack([world.item_taste, 4 * popularity])
+    ids = split.train.user_ids, split.train.item_ids
+    return Run(Model(Embeddings(users.astype(np.float32), items.astype(np.float32), *ids)))
+
+
+def same_adjustment(first: Adjustment, second: Adjustment) -> bool:
+    return (
+        (first.item_strength, first.user_strength) == (second.item_strength, second.user_strength)
+        and np.array_equal(first.item_direction, second.item_direction)
+        and np.array_equal(first.user_direction, second.user_direction)
+        and first.embeddings is second.embeddings
+        and first.refit == second.refit
+    )
+
+
+def test_tune_takes_the_best_point_of_validation(run: Run, split: Split) -> None:
+    best, grid, ordinary = tune_with_grid(run, split)
+    directions = find_directions(run.model, split.train)
+    assert_same(grid, search_strengths(run.embeddings, directions, split.train, split.valid).values)
+    assert_same(
+        ordinary, search_strengths(run.embeddings, directions, split.train, split.development.ordinary).values
+    )
+    assert grid.at(best.item_strength, best.user_strength)["recall"] == grid.values["recall"].max()
+    assert grid.values["recall"].max() > grid.values["recall"][0, 0] + 0.08
+    assert best.embeddings is run.embeddings and not best.refit
+    assert same_adjustment(best, tune(run, split))
+    held_back = tune(run, split, floor={"recall": 1.0})
+    assert (
+        ordinary.at(held_back.item_strength, held_back.user_strength)["recall"] >= ordinary.at(0, 0)["recall"]
+    )
+    fairest = tune(run, split, target="gini")
+    assert grid.at(fairest.item_strength, fairest.user_strength)["gini"] == grid.values["gini"].min()
+
+
+def test_tune_cannot_see_the_test_part(run: Run, split: Split) -> None:
+    known = split.development
+    everything = np.argwhere(np.ones((split.train.n_users, 3)))
+    garbage = make_log(everything, split.train.n_users, split.train.n_items)
+    best = tune(run, split)
+    assert same_adjustment(best, tune(run, dataclasses.replace(split, test=garbage)))
+    assert same_adjustment(best, tune(run, known))
+    other = dataclasses.replace(known, valid=garbage)
+    assert not same_adjustment(best, tune(run, other))  # whereas validation decides
+
+
+def test_directions_can_be_named(run: Run, split: Split) -> None:
+    best = tune(run, split, item_direction="popularity-mean", user_direction="active-mean")
+    named = find_directions(run.model, split.train, "popularity-mean", "active-mean")
+    assert np.array_equal(best.item_direction, named.item)
+    assert np.array_equal(best.user_direction, named.user)
+
+
+def test_after_a_refit_the_strengths_are_the_first_model_s_and_the_directions_the_second_s(
+    run: Run, split: Split
+) -> None:
+    again = Model(vectors_for(split.train, dim=7, seed=9))
+    first, second = tune(run, split), tune(dataclasses.replace(run, refit=again), split)
+    assert (second.item_strength, second.user_strength) == (first.item_strength, first.user_strength)
+    assert second.embeddings is again.embeddings and second.refit
+    # popular items of train + validation + ordinary, not of train alone
+    expected = find_directions(again, split.development.refit_train())
+    assert np.array_equal(second.item_direction, expected.item)
+    assert np.array_equal(second.user_direction, expected.user)
+    assert not np.array_equal(expected.item, find_directions(again, split.train).item)
