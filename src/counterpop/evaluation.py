@@ -262,15 +262,17 @@ def _intervals(
     filled = lists >= 0
     rows = np.repeat(np.arange(n_users), filled.sum(axis=1))
     shows = csr_array((np.ones(len(rows), np.float32), (lists[filled], rows)), shape=(n_items, n_users))
+    known = np.isfinite(columns[:, : len(PER_USER)]).astype(np.float32)  # an empty list has no popularity
     columns = np.nan_to_num(columns).astype(np.float32)
-    sums, whole = [], []
+    sums, counted, whole = [], [], []
     for batch, weights in enumerate(_resamples(n_users, resamples, seed)):
         sums.append(weights @ columns)
+        counted.append(weights @ known)
         if batch * _BATCH < _WHOLE_RESAMPLES:
             again = (shows @ weights.T).T
             whole += [(np.mean(row > 0), gini(row)) for row in again]
     total = np.concatenate(sums)
-    means = total[:, : len(PER_USER)] / n_users
+    means = total[:, : len(PER_USER)] / np.maximum(1, np.concatenate(counted))
     intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
     for name, values, figure in zip(
         ("coverage", "gini"), np.array(whole).T, (np.mean(exposed > 0), gini(exposed)), strict=True
