@@ -88,7 +88,8 @@ def draw_triples(
     return n
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+# numpy's errors: vectors that leave all bounds must come back to be seen, not divide by zero in here
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def step_triples(
     user_vectors, item_vectors,  # (U, D), (I, D) float32, changed in place
     users, items, negatives, order,  # triples, and the order in which they are taken
