@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections import Counter
 
@@ -319,44 +320,50 @@ def cells_of(parts: np.ndarray, n_cells: int, draw: np.random.Generator):
     return starts, np.array(boxes, np.float32)
 
 
+def run_grid(case, cells, anchors, k, tie, tail, weights):
+    """Sums, weight, exposure and items looked at, in two stretches as two threads would."""
+    _, train, held, users, scores, shifts, parts = case
+    n_grid, n_items = shifts.shape[2], scores.shape[1]
+    sums, weight, exposure = np.zeros((n_grid, 5)), np.zeros(1), np.zeros((n_grid, n_items), np.int32)
+    given = {
+        "scores": scores, "item_shift": shifts[0], "user_shift": shifts[1], "item_part": parts[0],
+        "user_part": parts[1], "cell_starts": cells[0], "boxes": cells[1], "anchors": np.array(anchors),
+        "near": np.tile(np.arange(len(anchors)), (n_grid, 1)), "tie": tie, "counts": train.item_counts,
+        "tail": tail, "held_starts": held.user_starts, "held_items": held.item_ix, "held_weights": weights,
+        "users": users, "ideal": ideal_dcg(k), "k": k, "sums": sums, "weight": weight, "exposure": exposure,
+    }  # fmt: skip
+    names = inspect.signature(search_grid.py_func).parameters
+    looked_at = 0
+    for low, high in stretches(len(users), 2):
+        given |= {"low": low, "high": high}
+        looked_at += search_grid(*[given[name] for name in names])
+    return sums, weight[0], exposure, looked_at
+
+
 @pytest.mark.parametrize("n_items", [6, 60, 700])
-@pytest.mark.parametrize(("spread", "levels"), [(2, 3), (40, 3), (40, 2000), (0, 2)])
-@pytest.mark.parametrize(("n_cells", "anchors"), [(1, [0]), (5, [3, 7, 12]), (5, []), (6, list(range(16)))])
+@pytest.mark.parametrize(("spread", "levels"), [(2, 3), (40, 3), (40, 2000), (0, 2), (0, 0)])
+@pytest.mark.parametrize(("n_cells", "anchors"), [(1, [0]), (5, [3, 7, 12]), (6, list(range(16)))])
 def test_grid_misses_no_item(
     n_items: int, spread: int, levels: int, n_cells: int, anchors: list[int]
 ) -> None:
-    k = 5
-    draw, train, held, users, scores, shifts, parts = grid_case(n_items + spread, n_items, spread, levels)
-    starts, boxes = cells_of(parts, n_cells, draw)
+    case = draw, train, held, users, scores, shifts, parts = grid_case(n_items, n_items, spread, levels)
     tie, tail = draw.permutation(n_items), draw.random(n_items) < 0.5
     weights = draw.integers(1, 5, len(held)).astype(np.float32)
-    sums, weight = np.zeros((16, 5)), np.zeros(1)
-    exposure = np.zeros((16, n_items), np.int32)
-    for low, high in stretches(len(users), 2):
-        search_grid(
-            scores, *shifts, *parts, starts, boxes, np.array(anchors, np.int64), tie, train.item_counts, tail,
-            held.user_starts, held.item_ix, weights, users, ideal_dcg(k), k, low, high,
-            sums, weight, exposure,
-        )  # fmt: skip
-    twin_sums, twin_weight, twin_exposure = twins.search_grid(
+    found = run_grid(case, cells_of(parts, n_cells, draw), anchors, 5, tie, tail, weights)
+    sums, weight, exposure = twins.search_grid(
         scores, *shifts, *parts, tie, train.item_counts, tail,
-        held.user_starts, held.item_ix, weights, users, k,
+        held.user_starts, held.item_ix, weights, users, 5,
     )  # fmt: skip
-    assert np.array_equal(exposure, twin_exposure)
-    assert np.allclose(sums, twin_sums, rtol=1e-6)
-    assert np.allclose(weight, twin_weight, rtol=1e-6)
+    assert np.array_equal(found[2], exposure)
+    assert np.allclose(found[0], sums, rtol=1e-6)
+    assert found[1] == pytest.approx(weight, rel=1e-6)
 
 
 def test_grid_rules_most_items_out() -> None:
     """Otherwise the test above would pass with cells that exclude nothing."""
     n_items, k = 2000, 5
-    draw, train, held, users, scores, shifts, parts = grid_case(0, n_items, 1, 100_000)
-    parts = np.sort(parts, axis=1)
-    starts, boxes = cells_of(parts, 20, draw)
-    looked_at = search_grid(
-        scores, *shifts, *parts, starts, boxes, np.array([0, 8]), draw.permutation(n_items),
-        train.item_counts, np.zeros(n_items, bool), held.user_starts, held.item_ix,
-        np.ones(len(held), np.float32), users, ideal_dcg(k), k, 0, len(users),
-        np.zeros((16, 5)), np.zeros(1), np.zeros((0, 0), np.int32),
-    )  # fmt: skip
+    case = draw, _, held, users, *_, parts = grid_case(0, n_items, 1, 100_000)
+    parts.sort(axis=1)
+    cells, ones = cells_of(parts, 20, draw), np.ones(len(held), np.float32)
+    *_, looked_at = run_grid(case, cells, [0, 8], k, draw.permutation(n_items), np.zeros(n_items, bool), ones)
     assert k * len(users) <= looked_at < 0.05 * n_items * len(users)

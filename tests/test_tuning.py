@@ -116,6 +116,37 @@ def test_no_item_is_missed_in_a_large_catalogue(spread: int, strengths: tuple[fl
     assert_same(grid, one_by_one(*case, 10, strengths, strengths))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_rounding_hides_no_item(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every item has a twin, and what the strengths take out is a thousand times what they leave."""
+    n_users, n_items, dim = 60, 2000, 8
+    train, held = random_log(n_users, n_items, 0.01), random_log(n_users, n_items, 0.01, seed=1)
+    draw = np.random.default_rng(seed)
+    users, items = 0.3 * draw.normal(size=(n_users, dim)), 0.3 * draw.normal(size=(n_items // 2, dim))
+    users[:, 0] += 1000 * draw.random(n_users)
+    items[:, 0] += 1000 * draw.random(n_items // 2)
+    vectors = Embeddings(
+        users.astype(np.float32), items.repeat(2, axis=0).astype(np.float32), train.user_ids, train.item_ids
+    )
+    east = np.eye(dim, dtype=np.float32)[0]
+    monkeypatch.setattr(tuning, "CELL_ITEMS", 1)
+    monkeypatch.setattr(tuning, "MOST_CELLS", 10**6)
+    case = (vectors, Directions(east, east), train, held)
+    grid = search_strengths(*case, k=10)
+    closed = tuning._cells
+
+    def without_bounds(*parts: np.ndarray):
+        cells = closed(*parts)
+        widest = np.array([-1e30, 1e30, -1e30, 1e30], np.float32)[:, None]
+        return dataclasses.replace(cells, boxes=np.repeat(widest, cells.boxes.shape[1], axis=1))
+
+    monkeypatch.setattr(tuning, "_cells", without_bounds)
+    whole = search_strengths(*case, k=10)
+    assert whole.looked_at > 0.9 * n_items
+    for name in METRICS:
+        assert np.array_equal(grid.values[name], whole.values[name]), name
+
+
 def test_most_items_are_ruled_out(split: Split) -> None:
     n_items = 3000
     train, held = random_log(40, n_items, 0.01), random_log(40, n_items, 0.002, seed=1)
