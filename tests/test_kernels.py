@@ -235,7 +235,7 @@ def test_threads_never_share_a_row_and_together_miss_none(sampling: str) -> None
         generator=np.random.default_rng(0),
     )  # fmt: skip
     met = set()
-    for _ in range(30):
+    for _ in range(80):
         drawn = sampler.epoch()
         for turn in range(threads):
             users, items = [], []
