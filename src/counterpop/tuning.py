@@ -27,6 +27,7 @@ STRENGTHS = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for 
 CELL_ITEMS = 32  # items in a cell of the kernel, about
 MOST_CELLS = 256
 _ANCHORS = 3  # on each side of the grid
+_NEAR = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,8 @@ def search_strengths(
     tail = ~head(train.item_counts)[cells.order]
     ties = tie_order(embeddings.item_ids)[cells.order]
     anchors = np.argsort(snake)[_anchors(len(item_strengths), len(user_strengths))]
+    apart = np.abs(a[:, None] - a[anchors]) + np.abs(b[:, None] - b[anchors])
+    near = np.argsort(apart, axis=1, kind="stable")[:, :_NEAR]
     held_items = cells.place[held.item_ix]
     weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
     sums = np.zeros((threads, len(a), 5))
@@ -98,7 +101,7 @@ def search_strengths(
             low, high = stretches(len(scores), threads)[part]
             return int(search_grid(
                 scores, item_shift[block], user_shift[block],
-                cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, ties, counts, tail,
+                cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, near, ties, counts, tail,
                 held.user_starts, held_items, weights, users[block], ideal_dcg(k), k, low, high,
                 sums[part], weight[part], exposed[part],
             ))  # fmt: skip

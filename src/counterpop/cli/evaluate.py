@@ -9,7 +9,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for
+from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import console, working
 from counterpop.evaluation import On, compare, evaluate
 from counterpop.reporting import RunReport, comparison_table
@@ -40,7 +40,11 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         evaluations.append(measured)
         reports.append(
             RunReport(
-                Path(path).name, saved.run.settings, saved.run.history, measured, split.train.item_counts
+                Path(path).name,
+                saved.run.settings,
+                saved.run.history,
+                measured,
+                trained_on(saved, split.development, on).item_counts,
             )
         )
     result = {"run": run, **evaluations[0].to_json()}

@@ -7,7 +7,13 @@ from counterpop.artifacts import SavedRun
 from counterpop.cli.progress import console
 from counterpop.directions import find_directions
 from counterpop.evaluation import On
+from counterpop.interactions import Interactions
 from counterpop.splits import Development
+
+
+def trained_on(saved: SavedRun, known: Development, on: On = "test") -> Interactions:
+    """The interactions behind the model that `on` calls for."""
+    return known.refit_train() if saved.run.refit is not None and on == "test" else known.train
 
 
 def adjustment_for(saved: SavedRun, known: Development, on: On = "test") -> Adjustment:
@@ -24,7 +30,8 @@ def adjustment_for(saved: SavedRun, known: Development, on: On = "test") -> Adju
         )
     refit = saved.run.refit is not None and on == "test"
     model = saved.run.final if refit else saved.run.model
-    train = known.refit_train() if refit else known.train
-    found = find_directions(model, train, tuning.get("item_direction"), tuning.get("user_direction"))
+    found = find_directions(
+        model, trained_on(saved, known, on), tuning.get("item_direction"), tuning.get("user_direction")
+    )
     strengths = tuning.get("item_strength", 0.0), tuning.get("user_strength", 0.0)
     return Adjustment(found.item, found.user, *strengths, model.embeddings, refit)

@@ -9,7 +9,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for
+from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import console, working
 from counterpop.evaluation import evaluate
 from counterpop.reporting import RunReport, write_report
@@ -23,7 +23,7 @@ def summarise(path: str | Path, k: int = 20, seed: int = 0) -> RunReport:
         saved.run.settings | {"versions": saved.manifest["versions"]},
         saved.run.history,
         evaluate(adjustment_for(saved, split.development), split, "test", k, seed=seed),
-        split.train.item_counts,
+        trained_on(saved, split.development).item_counts,
         saved.grid,
         saved.run.ledger,
     )
@@ -41,6 +41,7 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool) -> 
     for path in runs:
         with working(f"measuring {path}"):
             reports.append(summarise(path, k, seed))
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
     write_report(reports, Path(out))
     if not quiet:
         console.print(f"Wrote {out} ({Path(out).stat().st_size / 1e6:.1f} MB).")

@@ -30,6 +30,35 @@ def insert(score, item, tie, best_score, best_item, place):
     best_item[place] = item
 
 
+@njit(nogil=True, cache=True)
+def count_from(scores, bar):
+    """How many scores reach the bar. A count is a loop that compilers turn into vector code."""
+    above = 0
+    for n in range(len(scores)):
+        above += scores[n] >= bar
+    return above
+
+
+@njit(nogil=True, cache=True)
+def raise_bar(scores, bar, top, k):
+    """A bar closer to the k-th best score, which k still reach as they reach `bar`; `top` guesses from above.
+
+    Counting is cheap, so a few guesses do; where scores are tied the bar may stay low.
+    """
+    n_bar, n_top = count_from(scores, bar), 1
+    for _ in range(8):
+        if n_bar <= k + 2 or not bar < top:
+            break
+        part = np.float32(0.7) * (n_bar - k) / max(n_bar - n_top, 1)  # the count falls faster at first
+        guess = bar + (top - bar) * np.float32(part)
+        n_guess = count_from(scores, guess)
+        if n_guess >= k:
+            bar, n_bar = guess, n_guess
+        else:
+            top, n_top = guess, n_guess
+    return bar
+
+
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def lower_bound(scores, n, lanes, k):
     """A number that at least k of scores[:n] reach, close to the k-th best.
@@ -42,10 +71,13 @@ def lower_bound(scores, n, lanes, k):
         return LEFT_OUT
     lanes[:] = LEFT_OUT
     for start in range(0, n - width + 1, width):
+        stretch = scores[start : start + width]
         for lane in range(width):
-            score = scores[start + lane]
-            lanes[lane] = score if score > lanes[lane] else lanes[lane]
-    return np.partition(lanes, width - k)[width - k]
+            lanes[lane] = max(stretch[lane], lanes[lane])
+    low, high = lanes[0], lanes[0]
+    for lane in range(width):
+        low, high = min(low, lanes[lane]), max(high, lanes[lane])
+    return raise_bar(lanes, low, high, k)
 
 
 @njit(nogil=True, cache=True)
@@ -55,12 +87,7 @@ def scan(scores, n, bar, tie, best_score, best_item):
     for start in range(0, n, CHUNK):
         chunk = scores[start : min(start + CHUNK, n)]
         bar = max(bar, best_score[last])
-        above = 0
-        for m in range(
-            len(chunk)
-        ):  # a count is a loop that compilers turn into vector code; a maximum is not
-            above += chunk[m] >= bar
-        if not above:
+        if not count_from(chunk, bar):
             continue
         for m in range(len(chunk)):
             score = chunk[m]
