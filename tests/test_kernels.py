@@ -13,12 +13,13 @@ from scipy.stats import chisquare
 from conftest import make_log, random_log
 from counterpop.interactions import Interactions
 from counterpop.kernels import twins
+from counterpop.kernels.alias import alias_table
 from counterpop.kernels.grid import search_grid
 from counterpop.kernels.mf import draw_triples, step_triples
 from counterpop.kernels.threads import stretches
 from counterpop.kernels.topk import LEFT_OUT, leave_out, top_k
 from counterpop.metrics.accuracy import ideal_dcg
-from counterpop.training.sampling import TripleSampler, alias_table
+from counterpop.training.sampling import TripleSampler
 
 LOSSES = list(itertools.product([False, True], [False, True]))  # bce, normalised
 NO_LEDGER = np.zeros((0, 0, 0), np.float32)

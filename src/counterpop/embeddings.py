@@ -43,7 +43,7 @@ class Embeddings:
             if len(bad):
                 raise InputError(
                     f"vectors must be finite, but {len(bad)} {side} vectors hold NaN or infinity "
-                    f"(first: {side} {ids[bad[0]]!r}); lower the learning rate or drop them"
+                    f"(first: {side} {ids[bad[:1]].tolist()[0]!r}); lower the learning rate or drop them"
                 )
         if self.user_vectors.shape[1] != self.item_vectors.shape[1]:
             raise InputError(

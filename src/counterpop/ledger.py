@@ -23,8 +23,8 @@ class Ledger:
     vectors: pull over Q_i, push over Q_j. Each sum is kept twice: every triple counting one ("count"), and
     weighted by the loss's own slope ("slope"), which is the gradient itself.
 
-    The sums are taken over every `every`-th triple and multiplied by `every`: an unbiased estimate of the
-    whole sum, exact for `every=1`.
+    The sums are taken over every `every`-th triple and scaled to all of them: an estimate of the whole sum,
+    exact for `every=1`.
     """
 
     items: FloatArray

@@ -62,7 +62,7 @@ def rank(
     ties: NDArray[np.int64],
     threads: int | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """The best k items of every query and their scores, both (B, K), best first.
+    """The best k items of every query and their scores, both (B, K), best first; K is at most I.
 
     `users[b]` is the position of the user behind query b: what the logs in `seen` hold of them is left out.
     Where fewer than k items remain, the places left over hold item -1. Exact; see `tie_order` for ties.

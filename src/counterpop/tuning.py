@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ class Grid:
 
     def at(self, item_strength: float, user_strength: float) -> dict[str, float]:
         """All metrics at one point of the grid."""
+        if item_strength not in self.item_strengths or user_strength not in self.user_strengths:
+            raise InputError(f"the grid has no point at strengths {item_strength} and {user_strength}")
         a, b = self.item_strengths.index(item_strength), self.user_strengths.index(user_strength)
         return {name: float(value[a, b]) for name, value in self.values.items()}
 
@@ -68,8 +70,8 @@ def search_strengths(
     users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point.
     """
     users = np.flatnonzero(held.user_counts).astype(np.int32) if users is None else users
-    if not len(users):
-        raise InputError("strengths are chosen on held-out pairs, but the validation part is empty")
+    if not len(users) or not held.user_counts[users].all():
+        raise InputError("strengths are chosen on held-out pairs, but the validation part or a user has none")
     threads = threads or core_count()
     k = min(k, embeddings.item_vectors.shape[0])
     snake = _snake(len(item_strengths), len(user_strengths))
@@ -101,8 +103,9 @@ def search_strengths(
             low, high = stretches(len(scores), threads)[part]
             return int(search_grid(
                 scores, item_shift[block], user_shift[block],
-                cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, near, ties, counts, tail,
-                held.user_starts, held_items, weights, users[block], ideal_dcg(k), k, low, high,
+                cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, near,
+                ties, counts, tail, held.user_starts, held_items, weights, users[block],
+                ideal_dcg(k), k, low, high,
                 sums[part], weight[part], exposed[part],
             ))  # fmt: skip
 
@@ -189,8 +192,8 @@ def choose_strengths(
     `floor={"ndcg": 0.98}` keeps to points whose NDCG on the ordinary validation part is at least 0.98 of the
     plain model's there (for metrics where lower is better: at most 1 / 0.98 of it).
     """
-    if target not in get_args(Target):
-        raise InputError(f"target must be one of {', '.join(get_args(Target))}, got {target!r}")
+    if target not in grid.values:
+        raise InputError(f"target must be one of {', '.join(grid.values)}, got {target!r}")
     value = grid.values[target].copy()
     if target in LOWER_IS_BETTER:
         value = -value
@@ -206,7 +209,9 @@ def choose_strengths(
         allowed = measured * share <= plain if name in LOWER_IS_BETTER else measured >= share * plain
         value[~allowed] = -np.inf
     best = np.argwhere(value == value.max())
-    a, b = min(best, key=lambda point: grid.item_strengths[point[0]] + grid.user_strengths[point[1]])
+    a, b = min(
+        best, key=lambda point: round(grid.item_strengths[point[0]] + grid.user_strengths[point[1]], 9)
+    )
     return grid.item_strengths[a], grid.user_strengths[b]
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
+from counterpop.kernels.alias import alias_table
 
 BLOCK = 1 << 22  # numbers in the largest array of a block: 16 MiB in float32
 EXACT_ITEMS = 4096  # up to here weighing every item for every user is the faster way to draw
@@ -217,8 +218,8 @@ def _draw_by_candidates(
     skipped: drawing with replacement and skipping repeats is drawing without.
     """
     n_items = len(exposure)
-    by_exposure = _alias_table(exposure)
-    by_crowd = _alias_table(exposure**2)
+    by_exposure = alias_table(exposure)
+    by_crowd = alias_table(exposure**2)
     mass = pull * conformity * (exposure**2).sum() / exposure.max()  # of the second law; the first has 1
     rate = 8.0  # candidates for one new item, as measured so far
     drawn = []
@@ -247,24 +248,8 @@ def _draw_by_candidates(
     return np.concatenate(drawn)
 
 
-def _alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Walker's alias table: a uniform i is kept with chance `[0][i]`, else it becomes `[1][i]`."""
-    chance = weights * (len(weights) / weights.sum())
-    other = np.arange(len(weights))
-    small = list(np.flatnonzero(chance < 1))
-    large = list(np.flatnonzero(chance >= 1))
-    while small and large:
-        poor, rich = small.pop(), large[-1]
-        other[poor] = rich
-        chance[rich] -= 1 - chance[poor]
-        if chance[rich] < 1:
-            small.append(large.pop())
-    chance[small + large] = 1  # what rounding left over
-    return chance, other
-
-
 def _draw_alias(
-    table: tuple[NDArray[np.float64], NDArray[np.intp]], size: int, generator: np.random.Generator
+    table: tuple[NDArray[np.float64], NDArray[np.int32]], size: int, generator: np.random.Generator
 ) -> NDArray[np.intp]:
     chance, other = table
     item = generator.integers(len(chance), size=size)

@@ -2,10 +2,10 @@
 
 At grid point g the score of item i for user u is s_ui + a_ug t_i + c_ug r_i: a plane over the item's two
 components (t, r) along the two directions, which do not depend on the user. Items are laid out in cells of
-near (t, r). The full lists of a few anchor points bound from below the k-th best score of the points near them;
-the bounds give each cell the lowest plain score with which one of its items could enter any list; only items
-above it, the pool, are looked at for every point. Lists are kept as sets: a hit's rank is counted when one is
-found.
+near (t, r). The full lists of a few anchor points bound from below the k-th best score of the points near
+them; the bounds give each cell the lowest plain score with which one of its items could enter any list; only
+items above it, the pool, are looked at for every point. Lists are kept as sets: a hit's rank is counted when
+one is found.
 """
 
 import numpy as np
@@ -103,15 +103,21 @@ def search_grid(
 
 @njit(nogil=True, cache=True)
 def _choose(shifted, n, bar, tie, chosen, k):
-    """Puts the best k of shifted[:n] into `chosen`, in no order; at least k must reach `bar`. Returns how many."""
+    """Puts the best k of shifted[:n] into `chosen`, in no order; returns how many. k must reach `bar`."""
     n_chosen = 0
     bar = max(bar, np.nextafter(LEFT_OUT, np.float32(0.0)))
     for start in range(0, n, CHUNK):
         chunk = shifted[start : min(start + CHUNK, n)]
         if count_from(chunk, bar):
-            for m in range(len(chunk)):  # every place is written, and kept where it counts: no branch to guess
+            for m in range(
+                len(chunk)
+            ):  # every place is written, and kept where it counts: no branch to guess
                 chosen[n_chosen] = start + m
                 n_chosen += chunk[m] >= bar
+    if n_chosen > 4 * k:  # many ties, as for a user of zeros: one sort instead of many removals
+        by_tie = chosen[:n_chosen][np.argsort(tie[chosen[:n_chosen]])]
+        chosen[:k] = by_tie[np.argsort(-shifted[by_tie], kind="mergesort")][:k]
+        return k
     while n_chosen > k:
         worst = 0
         for place in range(1, n_chosen):

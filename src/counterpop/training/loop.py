@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,10 +64,11 @@ def train(
     With `refit`, a second model is trained for as many epochs on train + validation. Never looks at test.
     """
     known = split.development if isinstance(split, Split) else split
-    try:
-        chosen = Settings(**settings)
-    except TypeError as error:
-        raise InputError(f"unknown setting: {str(error).split()[-1]}; see counterpop.Settings") from None
+    names = [field.name for field in fields(Settings)]
+    unknown = [name for name in settings if name not in names]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    chosen = Settings(**settings)
     report = on_progress or (lambda progress: None)
     model, epochs, history = _train_and_choose(known, chosen, report)
     again = _train_for(known.refit_train(), chosen, epochs, report) if refit else None

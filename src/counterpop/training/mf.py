@@ -43,7 +43,7 @@ class MatrixFactorisation:
         kept = (4, settings.dim) if settings.keeps_ledger else (0, 0)
         self._item_ledger = np.zeros((train.n_items if settings.keeps_ledger else 0, *kept), dtype=np.float32)
         self._user_ledger = np.zeros((train.n_users if settings.keeps_ledger else 0, *kept), dtype=np.float32)
-        self._triples = 0
+        self._triples, self._recorded = 0, 0
 
     def epoch(self, lr: float) -> float:
         """Goes once through the data; returns the mean loss of the triples that were recorded."""
@@ -63,6 +63,7 @@ class MatrixFactorisation:
 
             total += np.sum(in_parallel(step, self._threads), axis=0)
         self._triples += sum(int(triples.block_starts[-1]) for triples in drawn)
+        self._recorded += int(total[1])
         return float(total[0] / max(1.0, total[1]))
 
     def model(self) -> Model:
@@ -72,8 +73,6 @@ class MatrixFactorisation:
         )
         if not self._settings.keeps_ledger:
             return Model(vectors)
-        every = self._settings.ledger_every
-        scale = np.float32(every)
-        return Model(
-            vectors, Ledger(self._item_ledger * scale, self._user_ledger * scale, every, self._triples)
-        )
+        scale = np.float32(self._triples / max(1, self._recorded))
+        items, users = self._item_ledger * scale, self._user_ledger * scale
+        return Model(vectors, Ledger(items, users, self._settings.ledger_every, self._triples))

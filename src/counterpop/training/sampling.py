@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions
+from counterpop.kernels.alias import alias_table
 from counterpop.kernels.mf import draw_triples
 from counterpop.kernels.threads import in_parallel
 from counterpop.training.settings import Sampling
@@ -43,7 +44,7 @@ class TripleSampler:
         generator: np.random.Generator,
     ) -> None:
         if np.any(train.user_counts >= train.n_items):
-            user = train.user_ids[np.argmax(train.user_counts)]
+            user = train.user_ids[[np.argmax(train.user_counts)]].tolist()[0]
             raise InputError(
                 f"user {user!r} has touched every item, so no negative can be drawn; leave them out"
             )
@@ -95,26 +96,3 @@ class TripleSampler:
         block_of = np.empty(n, dtype=np.int32)
         block_of[self._by_popularity] = deal.ravel()[first : first + n]
         return block_of
-
-
-def alias_table(law: NDArray[np.float64]) -> tuple[NDArray[np.float64], IntArray]:
-    """Walker's alias table of a law (I,) of weights: draw n uniformly, keep it with chance accept[n], else
-    take alias[n]. Empty for an empty law; items of weight 0 are never drawn.
-
-    >>> accept, alias = alias_table(np.array([1.0, 3.0]))
-    >>> accept, alias
-    (array([0.5, 1. ]), array([1, 1], dtype=int32))
-    """
-    n = len(law)
-    accept, alias = np.ones(n), np.arange(n, dtype=np.int32)
-    scaled = law * (n / law.sum()) if n else law
-    small = [int(i) for i in np.flatnonzero(scaled < 1)]
-    large = [int(i) for i in np.flatnonzero(scaled >= 1)]
-    rest = scaled.copy()
-    while small and large:
-        low, high = small.pop(), large[-1]
-        accept[low], alias[low] = rest[low], high
-        rest[high] -= 1 - rest[low]
-        if rest[high] < 1:
-            small.append(large.pop())
-    return accept, alias

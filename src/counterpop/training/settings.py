@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -62,15 +63,20 @@ class Settings:
                 raise InputError(
                     f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}"
                 )
-        for name in ("dim", "epochs", "negatives", "ledger_every", "check_every", "patience"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, got {self.threads}")
-        if not self.lr > 0:
-            raise InputError(f"lr must be above 0, got {self.lr}")
-        if not 0 <= self.reg * self.lr < 1:
-            raise InputError(f"reg must be at least 0 and below 1/lr, got {self.reg}")
+        whole = dict.fromkeys(("dim", "epochs", "negatives", "ledger_every", "check_every", "patience"), 1)
+        whole |= {"seed": 0} | ({"threads": 1} if self.threads is not None else {})
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        for name in ("lr", "reg", "negative_power", "initial_scale"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
+        if self.lr == 0 or self.initial_scale == 0:
+            raise InputError("lr and initial_scale must be above 0, or nothing is learnt")
+        if self.reg * self.lr >= 1:
+            raise InputError(f"reg must be below 1/lr = {1 / self.lr:g}, got {self.reg}")
 
     @property
     def normalises(self) -> bool:
