@@ -27,17 +27,17 @@ class Settings:
     backbone: Backbone = "mf"
     method: Method = "gradient"
     loss: Loss = "bpr"
-    dim: int = 64
-    epochs: int = 200
-    lr: float = 0.05
-    schedule: Schedule = "constant"
+    dim: int = 128
+    epochs: int = 250
+    lr: float = 0.2
+    schedule: Schedule = "linear"
     reg: float = 1e-3
     """L2: each step adds reg/2 times the squared length of the three rows it touches."""
     negatives: int = 1
     """Negatives for each positive; an epoch has this many times as many triples."""
     negative_power: float = 0.0
     """Negatives are drawn in proportion to popularity ** negative_power: 0 is uniform. Never a seen item."""
-    sampling: Sampling = "interactions"
+    sampling: Sampling = "users"
     """Positives: every interaction once an epoch, or equally many for every user, drawn from their items."""
     normalised: bool | None = None
     ledger: bool | None = None
@@ -47,7 +47,7 @@ class Settings:
     """Standard deviation of the first values."""
     check_every: int = 10
     """Epochs between two looks at the validation part."""
-    patience: int = 5
+    patience: int = 10
     """Looks without a better one before training stops."""
     threads: int | None = None
     """All cores by default. 1 gives the same bits on every machine of one kind; so does any fixed number."""
