@@ -40,9 +40,11 @@ class MatrixFactorisation:
             threads=self._threads,
             generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
         )
-        kept = (4, settings.dim) if settings.keeps_ledger else (0, 0)
-        self._item_ledger = np.zeros((train.n_items if settings.keeps_ledger else 0, *kept), dtype=np.float32)
-        self._user_ledger = np.zeros((train.n_users if settings.keeps_ledger else 0, *kept), dtype=np.float32)
+        rows = (train.n_items, train.n_users) if settings.keeps_ledger else (0, 0)
+        # filled, not np.zeros: memory that is first touched within an epoch would slow it down
+        self._item_ledger, self._user_ledger = (
+            np.full((n, 4, settings.dim), 0, dtype=np.float32) for n in rows
+        )
         self._triples, self._recorded = 0, 0
 
     def epoch(self, lr: float) -> float:

@@ -70,7 +70,8 @@ class TripleSampler:
         block_of = self._blocks(threads)
         members = np.argsort(block_of, kind="stable").astype(np.int32)
         starts = np.concatenate([[0], np.cumsum(np.bincount(block_of, minlength=threads))])
-        states = self._generator.integers(0, 2**64, size=(threads, 1), dtype=np.uint64)
+        # a thread's state on a cache line of its own: they are written with every draw
+        states = self._generator.integers(0, 2**64, size=(threads, 16), dtype=np.uint64)
 
         def draw(part: int) -> None:
             space = self._space[part]

@@ -41,7 +41,7 @@ class Settings:
     """Positives: every interaction once an epoch, or equally many for every user, drawn from their items."""
     normalised: bool | None = None
     ledger: bool | None = None
-    ledger_every: int = 64
+    ledger_every: int = 256
     """One triple in so many goes into the ledger; 1 records them all, at about twice the time."""
     initial_scale: float = 0.1
     """Standard deviation of the first values."""
