@@ -326,7 +326,7 @@ def run_grid(case, cells, anchors, k, tie, tail, weights):
     """Sums, weight, exposure and items looked at, in two stretches as two threads would."""
     _, train, held, users, scores, shifts, parts = case
     n_grid, n_items = shifts.shape[2], scores.shape[1]
-    sums, weight, exposure = np.zeros((n_grid, 5)), np.zeros(1), np.zeros((n_grid, n_items), np.int32)
+    sums, weight, exposure = np.zeros((n_grid, 5)), np.zeros(1), np.zeros((n_items, n_grid), np.int32)
     given = {
         "scores": scores, "item_shift": shifts[0], "user_shift": shifts[1], "item_part": parts[0],
         "user_part": parts[1], "cell_starts": cells[0], "boxes": cells[1], "anchors": np.array(anchors),
@@ -339,7 +339,7 @@ def run_grid(case, cells, anchors, k, tie, tail, weights):
     for low, high in stretches(len(users), 2):
         given |= {"low": low, "high": high}
         looked_at += search_grid(*[given[name] for name in names])
-    return sums, weight[0], exposure, looked_at
+    return sums, weight[0], exposure.T, looked_at
 
 
 @pytest.mark.parametrize("n_items", [6, 60, 700])

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions
-from counterpop.kernels.threads import core_count, in_parallel, stretches
+from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.kernels.topk import leave_out, top_k
 
-BLOCK_BYTES = 24 << 20  # of scores at a time: they stay in the last-level cache of an ordinary machine
+BLOCK_BYTES = 4 << 20  # of scores at a time in each thread: they stay in the cache
 
 
 def tie_order(item_ids: Ids) -> NDArray[np.int64]:
@@ -73,11 +73,11 @@ def rank(
     threads = threads or core_count()
     items = np.empty((len(queries), k), dtype=np.int32)
     scores = np.empty((len(queries), k), dtype=np.float32)
-    for block, block_scores in score_blocks(queries, item_vectors, users, seen):
 
-        def work(part: int, block: slice = block, of: FloatArray = block_scores) -> None:
-            low, high = stretches(len(of), threads)[part]
-            top_k(of, ties, low, high, scores[block], items[block])
+    def work(_: int, stretch: slice) -> None:
+        mine = items[stretch], scores[stretch]
+        for block, found in score_blocks(queries[stretch], item_vectors, users[stretch], seen):
+            top_k(found, ties, 0, len(found), mine[1][block], mine[0][block])
 
-        in_parallel(work, threads)
+    in_stretches(work, len(queries), threads)
     return items, scores

@@ -15,7 +15,7 @@ from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.kernels.grid import search_grid
-from counterpop.kernels.threads import core_count, in_parallel, stretches
+from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.ranking import score_blocks, tie_order
 from counterpop.runs import Run
@@ -27,7 +27,7 @@ STRENGTHS = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for 
 CELL_ITEMS = 32  # items in a cell of the kernel, about
 MOST_CELLS = 256
 _ANCHORS = 3  # on each side of the grid
-_NEAR = 2
+_NEAR = 4  # anchors whose lists bound the scores of a point
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,25 +94,27 @@ def search_strengths(
     weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
     sums = np.zeros((threads, len(a), 5))
     weight = np.zeros((threads, 1))
-    exposed = np.zeros((threads, len(a), len(Q)) if exposure else (threads, 0, 0), dtype=np.int32)
-    looked_at = 0
+    exposed = np.zeros((threads, len(Q), len(a)) if exposure else (threads, 0, 0), dtype=np.int32)
     seen = replace(train, item_ix=cells.place[train.item_ix])
-    for block, scores in score_blocks(P, Q[cells.order], users, [seen]):
+    held.user_starts, seen.user_starts  # noqa: B018  found once, before threads ask for them
+    items = Q[cells.order]
 
-        def work(part: int, block: slice = block, scores: FloatArray = scores) -> int:
-            low, high = stretches(len(scores), threads)[part]
-            return int(search_grid(
-                scores, item_shift[block], user_shift[block],
+    def work(part: int, stretch: slice) -> int:
+        looked_at = 0
+        for block, scores in score_blocks(P[stretch], items, users[stretch], [seen]):
+            looked_at += search_grid(
+                scores, item_shift[stretch][block], user_shift[stretch][block],
                 cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, near,
-                ties, counts, tail, held.user_starts, held_items, weights, users[block],
-                ideal_dcg(k), k, low, high,
+                ties, counts, tail, held.user_starts, held_items, weights, users[stretch][block],
+                ideal_dcg(k), k, 0, len(scores),
                 sums[part], weight[part], exposed[part],
-            ))  # fmt: skip
+            )  # fmt: skip
+        return looked_at
 
-        looked_at += sum(in_parallel(work, threads))
+    looked_at = sum(in_stretches(work, len(users), threads))
     in_order = np.argsort(snake)
     values = _values(
-        sums.sum(axis=0)[in_order] / weight.sum(), exposed.sum(axis=0)[in_order] if exposure else None
+        sums.sum(axis=0)[in_order] / weight.sum(), exposed.sum(axis=0).T[in_order] if exposure else None
     )
     shape = len(item_strengths), len(user_strengths)
     return Grid(

@@ -29,7 +29,7 @@ def search_grid(
     held_starts, held_items, held_weights, users,  # held-out items of user users[b], and the weight of each
     ideal,  # (K + 1,) ideal DCG by number of held-out items
     k, low, high,
-    sums, weight, exposure,  # (G, 5), (1,), (G, I) or (0, 0): added to
+    sums, weight, exposure,  # (G, 5), (1,), (I, G) or (0, 0): added to
 ):  # fmt: skip
     """Adds the metrics of users low..high of the block to `sums` and `weight`; returns items looked at."""
     n_items = scores.shape[1]
@@ -174,14 +174,14 @@ def _lower_cell_bars(boxes, a, c, bar, cell_bars):
 def _measure(
     chosen, shifted, tie, pool_held, pool, n_held, share, best_gain, counts, tail, sums, exposure, g
 ):  # fmt: skip
-    """Adds one user's metrics at one grid point to sums (5,) and to exposure[g]."""
+    """Adds one user's metrics at one grid point to sums (5,) and to exposure[:, g]."""
     hits, gain, popularity, tails = 0.0, 0.0, 0.0, 0
     for m in chosen:
         n = pool[m]
         popularity += counts[n]
         tails += tail[n]
         if exposure.shape[0]:
-            exposure[g, n] += 1
+            exposure[n, g] += 1
         if pool_held[m] > 0:
             rank = 1
             for other in chosen:

@@ -3,7 +3,10 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 
@@ -19,6 +22,21 @@ def in_parallel(work: Callable[[int], T], parts: int) -> list[T]:
         return [work(0)]
     with ThreadPoolExecutor(parts) as pool:
         return list(pool.map(work, range(parts)))
+
+
+def in_stretches(work: Callable[[int, slice], T], n: int, threads: int) -> list[T]:
+    """`work(part, stretch)` for the stretches of [0, n), each in a thread of its own, without threads of BLAS.
+
+    Left to itself, BLAS starts threads of its own that go on spinning after each product and take the cores
+    from the kernels that follow it.
+    """
+    with _blas().limit(limits=1, user_api="blas"):
+        return in_parallel(lambda part: work(part, slice(*stretches(n, threads)[part])), threads)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def stretches(n: int, parts: int) -> list[tuple[int, int]]:
