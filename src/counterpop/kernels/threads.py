@@ -25,7 +25,7 @@ def in_parallel(work: Callable[[int], T], parts: int) -> list[T]:
 
 
 def in_stretches(work: Callable[[int, slice], T], n: int, threads: int) -> list[T]:
-    """`work(part, stretch)` for the stretches of [0, n), each in a thread of its own, without threads of BLAS.
+    """`work(part, stretch)` for the stretches of [0, n), each in a thread of its own, BLAS in none.
 
     Left to itself, BLAS starts threads of its own that go on spinning after each product and take the cores
     from the kernels that follow it.
