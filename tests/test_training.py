@@ -22,7 +22,10 @@ from counterpop.training.mf import MatrixFactorisation
 from counterpop.tuning import tune
 from counterpop.worlds import make_world, taste_recall
 
-QUICK = {"dim": 8, "epochs": 4, "check_every": 2, "ledger_every": 1, "threads": 1}
+QUICK = {
+    "dim": 8, "epochs": 4, "lr": 0.05, "schedule": "constant", "sampling": "interactions", "check_every": 2,
+    "ledger_every": 1, "threads": 1,
+}  # fmt: skip
 
 
 def same_bits(first: Model, second: Model) -> bool:
@@ -86,7 +89,7 @@ def test_a_known_answer_is_learnt(loss: str, normalised: bool, sampling: str, th
     known, test = known_answer()
     run = train(
         known, loss=loss, normalised=normalised, sampling=sampling, threads=threads, dim=8, epochs=60,
-        ledger_every=1,
+        lr=0.05, schedule="constant", ledger_every=1,
     )  # fmt: skip
     vectors, users = run.embeddings, np.arange(60, dtype=np.int32)
     lists, _ = rank(
@@ -164,7 +167,7 @@ def test_schedules() -> None:
 
 
 def test_the_schedule_reaches_the_steps(split: Split) -> None:
-    fixed, falling = (train(split, schedule=name, **QUICK) for name in ("constant", "linear"))
+    fixed, falling = (train(split, **QUICK | {"schedule": name}) for name in ("constant", "linear"))
     assert fixed.history[0]["loss"] == falling.history[0]["loss"]
     assert not same_bits(fixed.model, falling.model)
 
