@@ -30,7 +30,7 @@ On = Literal["valid", "test"]
 PER_USER = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
 RESAMPLES = 1000
 _WHOLE_RESAMPLES = 200  # of coverage and Gini, which need every list again
-_BATCH = 50  # resamples at a time
+_BATCH = 2_000_000  # users drawn at a time, over all resamples
 BOOTSTRAP_STREAM, TEST_STREAM = 300, 301
 
 Interval = tuple[float, float]
@@ -215,10 +215,8 @@ def compare(
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
-    for start in range(0, rounds, _BATCH):
-        signs = (
-            generator.integers(0, 2, (min(_BATCH, rounds - start), len(difference)), dtype=np.int8) * 2 - 1
-        )
+    for batch in _batches(rounds, len(difference)):
+        signs = generator.integers(0, 2, (batch, len(difference)), dtype=np.int8) * 2 - 1
         flipped = signs.astype(np.float32) @ difference.astype(np.float32) / len(difference)
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
     p_value = (1 + beyond) / (1 + rounds)
@@ -244,10 +242,16 @@ def _by_group(
 def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:
     """Bootstrap weights (R, B) in batches: how often each user was drawn. The same for the same seed."""
     generator = np.random.default_rng([seed, BOOTSTRAP_STREAM])
-    for start in range(0, resamples, _BATCH):
-        batch = min(_BATCH, resamples - start)
+    for batch in _batches(resamples, n_users):
         drawn = generator.integers(0, n_users, (batch, n_users), dtype=np.int32)
         yield np.stack([np.bincount(row, minlength=n_users) for row in drawn]).astype(np.float32)
+
+
+def _batches(rounds: int, n_users: int) -> Iterator[int]:
+    """How many of the rounds to take at a time, so that memory stays bounded."""
+    most = max(1, _BATCH // n_users)
+    for start in range(0, rounds, most):
+        yield min(most, rounds - start)
 
 
 def _intervals(
@@ -265,10 +269,10 @@ def _intervals(
     known = np.isfinite(columns[:, : len(PER_USER)]).astype(np.float32)  # an empty list has no popularity
     columns = np.nan_to_num(columns).astype(np.float32)
     sums, counted, whole = [], [], []
-    for batch, weights in enumerate(_resamples(n_users, resamples, seed)):
+    for weights in _resamples(n_users, resamples, seed):
         sums.append(weights @ columns)
         counted.append(weights @ known)
-        if batch * _BATCH < _WHOLE_RESAMPLES:
+        if len(whole) < _WHOLE_RESAMPLES:
             again = (shows @ weights.T).T
             whole += [(np.mean(row > 0), gini(row)) for row in again]
     total = np.concatenate(sums)

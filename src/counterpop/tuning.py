@@ -72,58 +72,67 @@ def search_strengths(
     users = np.flatnonzero(held.user_counts).astype(np.int32) if users is None else users
     if not len(users) or not held.user_counts[users].all():
         raise InputError("strengths are chosen on held-out pairs, but the validation part or a user has none")
-    threads = threads or core_count()
-    k = min(k, embeddings.item_vectors.shape[0])
-    snake = _snake(len(item_strengths), len(user_strengths))
-    a, b = (axis.ravel()[snake] for axis in np.meshgrid(item_strengths, user_strengths, indexing="ij"))
+    threads, k = threads or core_count(), min(k, len(embeddings.item_vectors))
+    points = _points(item_strengths, user_strengths)
+    a, b = points.item_strength, points.user_strength
     P, Q = embeddings.user_vectors[users], embeddings.item_vectors
-    along_item, along_user = P @ directions.item, P @ directions.user
-    overlap = directions.item @ directions.user
-    item_shift = (np.outer(along_user, a * b * overlap) - np.outer(along_item, a)).astype(
-        np.float32
-    )  # (B, G)
-    user_shift = -np.outer(along_user, b).astype(np.float32)
     cells = _cells(Q @ directions.item, Q @ directions.user)
-    counts = train.item_counts[cells.order]
-    tail = ~head(train.item_counts)[cells.order]
-    ties = tie_order(embeddings.item_ids)[cells.order]
-    anchors = np.argsort(snake)[_anchors(len(item_strengths), len(user_strengths))]
-    apart = np.abs(a[:, None] - a[anchors]) + np.abs(b[:, None] - b[anchors])
-    near = np.argsort(apart, axis=1, kind="stable")[:, :_NEAR]
-    held_items = cells.place[held.item_ix]
-    weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
-    sums = np.zeros((threads, len(a), 5))
-    weight = np.zeros((threads, 1))
-    exposed = np.zeros((threads, len(Q), len(a)) if exposure else (threads, 0, 0), dtype=np.int32)
-    seen = replace(train, item_ix=cells.place[train.item_ix])
-    held.user_starts, seen.user_starts  # noqa: B018  found once, before threads ask for them
     items = Q[cells.order]
+    counts, tail = train.item_counts[cells.order], ~head(train.item_counts)[cells.order]
+    ties = tie_order(embeddings.item_ids)[cells.order]
+    seen, held = (replace(log, item_ix=cells.place[log.item_ix]) for log in (train, held))
+    starts = held.user_starts
+    weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
+    sums, weight = np.zeros((threads, len(a), 5)), np.zeros((threads, 1))
+    exposed = np.zeros((threads, len(Q), len(a)) if exposure else (threads, 0, 0), dtype=np.int32)
 
     def work(part: int, stretch: slice) -> int:
         looked_at = 0
         for block, scores in score_blocks(P[stretch], items, users[stretch], [seen]):
+            along_item, along_user = (P[stretch][block] @ d for d in (directions.item, directions.user))
+            both = np.outer(along_user, a * b * (directions.item @ directions.user))
+            item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)
+            user_shift = -np.outer(along_user, b).astype(np.float32)
             looked_at += search_grid(
-                scores, item_shift[stretch][block], user_shift[stretch][block],
-                cells.item_part, cells.user_part, cells.starts, cells.boxes, anchors, near,
-                ties, counts, tail, held.user_starts, held_items, weights, users[stretch][block],
-                ideal_dcg(k), k, 0, len(scores),
+                scores, item_shift, user_shift, cells.item_part, cells.user_part, cells.starts, cells.boxes,
+                points.anchors, points.near, ties, counts, tail, starts, held.item_ix, weights,
+                users[stretch][block], ideal_dcg(k), k, 0, len(scores),
                 sums[part], weight[part], exposed[part],
             )  # fmt: skip
         return looked_at
 
     looked_at = sum(in_stretches(work, len(users), threads))
-    in_order = np.argsort(snake)
-    values = _values(
-        sums.sum(axis=0)[in_order] / weight.sum(), exposed.sum(axis=0).T[in_order] if exposure else None
-    )
+    means = (sums.sum(axis=0) / weight.sum())[points.in_order]
+    values = _values(means, exposed.sum(axis=0).T[points.in_order] if exposure else None)
     shape = len(item_strengths), len(user_strengths)
-    return Grid(
-        item_strengths,
-        user_strengths,
-        {name: value.reshape(shape) for name, value in values.items()},
-        len(users),
-        looked_at / len(users),
+    by_name = {name: value.reshape(shape) for name, value in values.items()}
+    return Grid(item_strengths, user_strengths, by_name, len(users), looked_at / len(users))
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """The points of a grid in the order the kernel takes them: each a neighbour of the one before."""
+
+    item_strength: NDArray[np.float64]  # (G,)
+    user_strength: NDArray[np.float64]
+    in_order: NDArray[np.intp]  # (G,) where each point of the grid, row by row, was taken
+    anchors: NDArray[np.intp]  # (A,) a few points spread over the grid
+    near: NDArray[np.intp]  # (G, N) the anchors nearest to each point
+
+
+def _points(item_strengths: tuple[float, ...], user_strengths: tuple[float, ...]) -> _Points:
+    n_item, n_user = len(item_strengths), len(user_strengths)
+    snake = np.arange(n_item * n_user).reshape(n_item, n_user)
+    snake[1::2] = snake[1::2, ::-1].copy()
+    a, b = (
+        axis[snake // n_user, snake % n_user].ravel()
+        for axis in np.meshgrid(item_strengths, user_strengths, indexing="ij")
     )
+    in_order = np.argsort(snake.ravel())
+    rows, columns = (np.unique(np.linspace(0, n - 1, _ANCHORS).astype(np.int64)) for n in (n_item, n_user))
+    anchors = in_order[(rows[:, None] * n_user + columns).ravel()]
+    apart = np.abs(a[:, None] - a[anchors]) + np.abs(b[:, None] - b[anchors])
+    return _Points(a, b, in_order, anchors, np.argsort(apart, axis=1, kind="stable")[:, :_NEAR])
 
 
 def _values(means: NDArray[np.float64], exposed: NDArray[np.int64] | None) -> dict[str, NDArray[np.float64]]:
@@ -167,20 +176,6 @@ def _cells(item_part: FloatArray, user_part: FloatArray) -> _Cells:
     return _Cells(
         order, place, t, r, starts, np.stack([low(t, first), high(t, first), low(r, first), high(r, first)])
     )  # fmt: skip
-
-
-def _snake(n_item: int, n_user: int) -> NDArray[np.intp]:
-    """Grid points so that each is a neighbour of the one before."""
-    points = np.arange(n_item * n_user).reshape(n_item, n_user)
-    points[1::2] = points[1::2, ::-1].copy()
-    return points.ravel()
-
-
-def _anchors(n_item: int, n_user: int) -> NDArray[np.intp]:
-    """A few grid points spread over the grid."""
-    at_item = np.unique(np.linspace(0, n_item - 1, _ANCHORS).astype(np.int64))
-    at_user = np.unique(np.linspace(0, n_user - 1, _ANCHORS).astype(np.int64))
-    return (at_item[:, None] * n_user + at_user).ravel()
 
 
 def choose_strengths(
