@@ -268,7 +268,8 @@ def _intervals(
     shows = csr_array((np.ones(len(rows), np.float32), (lists[filled], rows)), shape=(n_items, n_users))
     known = np.isfinite(columns[:, : len(PER_USER)]).astype(np.float32)  # an empty list has no popularity
     columns = np.nan_to_num(columns).astype(np.float32)
-    sums, counted, whole = [], [], []
+    sums, counted = [], []
+    whole: list[tuple[float, float]] = []
     for weights in _resamples(n_users, resamples, seed):
         sums.append(weights @ columns)
         counted.append(weights @ known)
