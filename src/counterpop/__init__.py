@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         save_split,
         save_tuning,
     )
+    from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.embeddings import Embeddings
     from counterpop.errors import CounterpopError, CounterpopWarning
@@ -61,6 +62,7 @@ _HOMES = {
         "load_adjustment", "load_development", "load_run", "load_split",
         "save_adjustment", "save_run", "save_split", "save_tuning",
     ),
+    "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
     "embeddings": ("Embeddings",),
     "errors": ("CounterpopError", "CounterpopWarning"),

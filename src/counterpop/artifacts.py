@@ -152,10 +152,17 @@ def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Ma
         _write_directions(adjustment, new)
 
 
-def save_adjustment(adjustment: Adjustment, path: str | Path) -> None:
-    """Writes the two directions and strengths alone: all that a query needs."""
+def save_adjustment(adjustment: Adjustment, path: str | Path, vectors: Embeddings | None = None) -> None:
+    """Writes two directions and two strengths, all that a query needs; `vectors` go beside them, with ids."""
     with _replaced(Path(path), "adjustment", {"tuning": _strengths(adjustment)}) as folder:
         _write_directions(adjustment, folder)
+        if vectors is not None:
+            for name, ids, matrix in (
+                ("users", vectors.user_ids, vectors.user_vectors),
+                ("items", vectors.item_ids, vectors.item_vectors),
+            ):
+                table = {"id": ids.tolist() if ids.dtype == object else ids, "vector": matrix}
+                pl.DataFrame(table).write_parquet(folder / f"{name}.parquet")
 
 
 def load_adjustment(path: str | Path) -> Adjustment:

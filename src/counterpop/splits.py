@@ -121,7 +121,7 @@ def split_uniform(
     numbers = [_number_per_item(log, "test", test), _number_per_item(log, "valid", valid)]
     for number, code, stream in zip(numbers, (TEST, VALID), (TEST_STREAM, VALID_STREAM), strict=True):
         quota = np.minimum(number, _item_counts(log, part == TRAIN) - 1)
-        part[_draw_by_item(log, part == TRAIN, quota, _generator(seed, stream))] = code
+        part[draw_by_item(log, quota, _generator(seed, stream), part == TRAIN)] = code
     return _assemble("uniform", log, part, seed, {"test": test, "valid": valid}, ordinary)
 
 
@@ -240,7 +240,7 @@ def _carve(log: Interactions, part: NDArray[np.int8], how: str, cap: float, seed
         have = _item_counts(log, train)
         wanted = _item_counts(log, part == TEST)
         quota = np.where(have > 2, np.minimum(wanted, have // 2), 0)
-        part[_draw_by_item(log, train, quota, _generator(seed, VALID_STREAM))] = VALID
+        part[draw_by_item(log, quota, _generator(seed, VALID_STREAM), train)] = VALID
         return
     number = max(1, min((part == TEST).sum() // 2, train.sum() // 4))
     if how in ("random", "temporal"):
@@ -278,11 +278,14 @@ def _draw_overall(
     return rows[:number]
 
 
-def _draw_by_item(
-    log: Interactions, pool: BoolArray, quota: NDArray[np.int64], generator: np.random.Generator
+def draw_by_item(
+    log: Interactions,
+    quota: NDArray[np.int64],
+    generator: np.random.Generator,
+    pool: BoolArray | None = None,
 ) -> NDArray[np.intp]:
     """`quota[i]` rows of each item i of the pool (all where it has fewer): the latest, or any."""
-    rows = generator.permutation(np.flatnonzero(pool))
+    rows = generator.permutation(len(log) if pool is None else np.flatnonzero(pool))
     if log.time is not None:
         rows = rows[np.argsort(-log.time[rows], kind="stable")]
     return _first_of_each(rows, log.item_ix, quota)

@@ -21,6 +21,7 @@ COMMANDS = {
     "tune": "Choose the strengths of a run on its validation part.",
     "evaluate": "Measure a run, plain and adjusted.",
     "recommend": "Write lists of recommendations.",
+    "debias": "Adjust vectors that any other model was trained to.",
     "report": "Compare runs on one self-contained page.",
 }
 

@@ -1,0 +1,1 @@
+"""One file for each outside system, named after it."""
