@@ -16,12 +16,13 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Side by side with peers; minutes. DATA is the folder with the paper's data sets.
+# Side by side with peers; minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_ranking.py
 	$(BIN)/python benchmarks/bench_reading.py
 	$(BIN)/python benchmarks/bench_imports.py
+	$(BIN)/python benchmarks/bench_pipeline.py
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

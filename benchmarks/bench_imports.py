@@ -17,6 +17,7 @@ CORE = (
     "click",
     "rich",
     "plotly",
+    "threadpoolctl",
 )
 
 

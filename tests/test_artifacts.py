@@ -184,3 +184,45 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, run: cp.Run, s
 def test_the_split_of_a_run_is_linked(folder: Path) -> None:
     files = [folder / place / "train.parquet" for place in ("split", "run/split")]
     assert files[0].stat().st_ino == files[1].stat().st_ino
+
+
+def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    with pytest.raises(InputError, match="holds a run and is left alone"):
+        cp.save_split(split, folder / "run")
+    with pytest.raises(InputError, match="holds a split and is left alone"):
+        cp.save_run(run, folder / "split", split)
+    (folder / "web").mkdir()
+    (folder / "web" / "manifest.json").write_text('{"name": "something of the web"}')
+    with pytest.raises(InputError, match="is left alone"):
+        cp.save_run(run, folder / "web", split)
+
+
+def test_files_that_are_not_ours_stay_and_do_no_harm(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    notes = folder / "run" / "notes.txt"
+    notes.write_text("mine")
+    adjustment, grid, _ = tune_with_grid(run, split)
+    cp.save_tuning(folder / "run", adjustment, grid, {})
+    notes.write_text("mine, later")
+    assert cp.load_run(folder / "run").adjustment is not None
+    cp.save_run(run, folder / "run", split)
+    assert notes.read_text() == "mine, later"
+
+
+def test_training_and_tuning_do_without_the_test_part(
+    tmp_path: Path, folder: Path, run: cp.Run, split: cp.Split
+) -> None:
+    (folder / "split" / "test.parquet").unlink()
+    cp.save_run(run, tmp_path / "again", folder / "split")
+    adjustment, grid, _ = tune_with_grid(run, artifacts.load_development(tmp_path / "again"))
+    cp.save_tuning(tmp_path / "again", adjustment, grid, {})
+    assert cp.load_run(tmp_path / "again").adjustment is not None
+    with pytest.raises(ArtifactError, match=r"test\.parquet is missing"):
+        cp.load_split(tmp_path / "again")
+
+
+def test_a_run_is_written_through_a_link(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    (folder / "current").symlink_to(folder / "run")
+    cp.save_run(run, folder / "current", split)
+    assert (folder / "current").is_symlink()
+    assert cp.load_run(folder / "run").adjustment is None
+    assert (folder / "run" / "model.safetensors").stat().st_mode & 0o777 == 0o644

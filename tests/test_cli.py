@@ -146,9 +146,9 @@ def test_the_report_of_two_runs(folder: Path, tmp_path: Path) -> None:
     train_run(folder, "other", "plain")
     out = tmp_path / "report.html"
     printed = call_json("report", folder / "run", folder / "other", "--out", out)
-    assert set(printed["runs"]) == {"run", "other"}
+    assert set(printed["runs"]) == {str(folder / "run"), str(folder / "other")}
     text = out.read_text()
-    assert f"{printed['runs']['run']['adjusted']['recall']:.4f}"[1:] in text
+    assert f"{printed['runs'][str(folder / 'run')]['adjusted']['recall']:.4f}"[1:] in text
 
 
 def test_the_demo_leaves_a_run_and_a_page(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def measures_of(recall: np.ndarray) -> Measures:
     per_user = {name: np.zeros(n) for name in PER_USER} | {"recall": np.asarray(recall, dtype=np.float64)}
     return Measures(
         *[0.0] * 7, groups=(), intervals={}, per_user=per_user, exposure=np.zeros(1, np.int64),
-        users=np.arange(n, dtype=np.int32),
+        users=np.arange(n, dtype=np.int32), held="the same",
     )  # fmt: skip
 
 
@@ -189,8 +189,9 @@ def test_comparison_turns_round_with_its_sides() -> None:
 def test_only_the_same_users_can_be_compared() -> None:
     one = measures_of(np.ones(3))
     other = dataclasses.replace(one, users=np.array([0, 1, 3], np.int32))
-    with pytest.raises(InputError, match="only measures of the same users can be compared"):
-        compare(one, other)
+    for different in (other, dataclasses.replace(one, held="another part")):
+        with pytest.raises(InputError, match="only measures of the same users, held-out pairs and k can be"):
+            compare(one, different)
 
 
 # --- a model ---

@@ -56,7 +56,7 @@ def test_pair_keys_tell_pairs_apart_beyond_32_bits() -> None:
     big = Interactions(
         user_ix=np.array([0, 2**31 - 2], dtype=np.int32),
         item_ix=np.array([3, 1], dtype=np.int32),
-        user_ids=np.arange(2),
+        user_ids=np.broadcast_to(np.int64(0), 2**31 - 1),  # as long as that without the memory
         item_ids=np.arange(70_000),
     )
     assert pair_keys(big).tolist() == [3, (2**31 - 2) * 70_000 + 1]
@@ -118,3 +118,19 @@ def test_head_takes_the_paper_share_ties_by_position_and_at_least_one() -> None:
     assert head(np.array([2, 2, 2, 2, 2])).tolist() == [True, True, True, True, False]
     assert head(np.array([1, 99])).tolist() == [False, True]
     assert not head(np.array([0, 0])).any()
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "sentence"),
+    [
+        ([1, 0], [0, 0], "sorted by user and then by item"),
+        ([0, 0], [1, 0], "sorted by user and then by item"),
+        ([0, 0], [1, 1], "each pair once"),
+        ([0, 2], [0, 0], "user_ix must hold, for each row, a position among the 2 user ids"),
+        ([0, 1], [-1, 0], "item_ix must hold, for each row, a position among the 3 item ids"),
+        ([0, 1], [0], "item_ix must hold, for each row"),
+    ],
+)
+def test_rows_that_later_steps_would_misread_are_refused(users: list, items: list, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Interactions(np.array(users, np.int32), np.array(items, np.int32), np.arange(2), np.arange(3))

@@ -208,7 +208,7 @@ def test_nothing_held_out_is_said(split: Split) -> None:
         InputError, match="chosen on held-out pairs, but the validation part or a user has none"
     ):
         search_strengths(
-            *exact_case(split.train), split.train, make_log([], split.train.n_users, split.train.n_items)
+            *exact_case(split.train), split.train, split.valid.rows(np.zeros(len(split.valid), bool))
         )
 
 
@@ -310,7 +310,11 @@ def test_tune_takes_the_best_point_of_validation(run: Run, split: Split) -> None
 def test_tune_cannot_see_the_test_part(run: Run, split: Split) -> None:
     known = split.development
     everything = np.argwhere(np.ones((split.train.n_users, 3)))
-    garbage = make_log(everything, split.train.n_users, split.train.n_items)
+    garbage = dataclasses.replace(
+        make_log(everything, split.train.n_users, split.train.n_items),
+        user_ids=split.train.user_ids,
+        item_ids=split.train.item_ids,
+    )
     best = tune(run, split)
     assert same_adjustment(best, tune(run, dataclasses.replace(split, test=garbage)))
     assert same_adjustment(best, tune(run, known))
@@ -351,3 +355,21 @@ def test_a_user_of_zeros_ties_everything_and_costs_no_more(split: Split) -> None
     ties[split.train.item_ix[split.train.user_ix == user]] = np.inf
     mean = split.train.item_counts[np.argsort(ties)[:5]].mean()
     assert grid.values["average_popularity"] == pytest.approx(np.full((11, 11), mean))
+
+
+def test_vectors_of_another_log_are_refused(split: Split) -> None:
+    """Positions that mean something else would rank, and measure, nonsense."""
+    vectors, directions = exact_case(split.train)
+    other = dataclasses.replace(split.valid, item_ids=split.valid.item_ids + 1)
+    with pytest.raises(InputError, match="must hold the same items in the same order"):
+        search_strengths(vectors, directions, split.train, other)
+    with pytest.raises(InputError, match="must hold the same items in the same order"):
+        measure_model(Adjustment(directions.item, directions.user, 0.0, 0.0, vectors), split.train, other)
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        search_strengths(vectors, directions, split.train, split.valid, k=0)
+
+
+def test_a_floor_out_of_reach_is_said() -> None:
+    grid = made_up_grid(recall=[[1, 2]])
+    with pytest.raises(InputError, match="no pair of strengths keeps to the floor"):
+        choose_strengths(grid, floor={"recall": 3.0}, ordinary=grid)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.embeddings import Embeddings
-    from counterpop.errors import CounterpopError, CounterpopWarning
+    from counterpop.errors import CounterpopError, CounterpopWarning, InputError
     from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
     from counterpop.interactions import Interactions
     from counterpop.ledger import Ledger, gradient_picture
@@ -65,7 +65,7 @@ _HOMES = {
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
     "embeddings": ("Embeddings",),
-    "errors": ("CounterpopError", "CounterpopWarning"),
+    "errors": ("CounterpopError", "CounterpopWarning", "InputError"),
     "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),
     "interactions": ("Interactions",),
     "ledger": ("Ledger", "gradient_picture"),

@@ -58,6 +58,8 @@ class Adjustment:
         """
         a = np.float32(self.item_strength if item_strength is None else item_strength)
         b = np.float32(self.user_strength if user_strength is None else user_strength)
+        if not (np.isfinite(a) and np.isfinite(b)):
+            raise InputError(f"strengths must be finite numbers, got {a} and {b}")
         u = np.asarray(user_vectors, dtype=np.float32)
         if u.shape[-1:] != self.item_direction.shape:
             raise InputError(

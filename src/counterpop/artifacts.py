@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from counterpop import __version__
 from counterpop.adjustment import Adjustment
 from counterpop.embeddings import Embeddings
 from counterpop.errors import ArtifactError, InputError
@@ -38,6 +39,8 @@ from counterpop.tuning import Grid
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+TEST = "test.parquet"  # opened by `load_split` alone
+_NEEDED = {"split": ["split"], "run": ["settings", "tuning"], "adjustment": ["tuning"]}
 _PARTS = ("train", "valid", "ordinary", "test")
 _RENAME_EXCHANGE = 2  # of Linux's renameat2: two folders change places in one step
 _AT_FDCWD = -100
@@ -77,7 +80,7 @@ def save_split(split: Split, path: str | Path) -> None:
 def load_development(path: str | Path) -> Development:
     """Train and validation of a split folder, or of the split inside a run folder; test is not opened."""
     folder = _split_folder(Path(path))
-    _read_manifest(folder, "split", without=("test.parquet",))
+    _read_manifest(folder, "split", without=TEST)
     return _read_development(folder)
 
 
@@ -94,13 +97,16 @@ def load_split(path: str | Path) -> Split:
 
 def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
     """Writes a run folder with its split inside (linked, not copied, where the file system allows it)."""
-    with _replaced(Path(path), "run", {"settings": run.settings, "tuning": None}) as folder:
+    linked: dict[str, str] = {}
+    source = None if isinstance(split, Split) else _split_folder(Path(split))
+    if source is not None:
+        files = _read_manifest(source, "split", without=TEST)["files"]
+        linked = {f"split/{name}": checksum for name, checksum in files.items()}
+    with _replaced(Path(path), "run", {"settings": run.settings, "tuning": None}, linked) as folder:
         if isinstance(split, Split):
             save_split(split, folder / "split")
-        else:
-            source = _split_folder(Path(split))
-            _read_manifest(source, "split")
-            _link_folder(source, folder / "split")
+        elif source is not None:
+            _link_files(source, folder / "split", [MANIFEST, *files])
         for name, model in (("model", run.model), ("refit", run.refit)):
             if model is not None:
                 _write_model(model, folder / f"{name}.safetensors")
@@ -110,11 +116,11 @@ def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
 def load_run(path: str | Path) -> SavedRun:
     """The run in a folder, with its adjustment and grid where it has been tuned."""
     folder = Path(path)
-    manifest = _read_manifest(folder, "run")
+    manifest = _read_manifest(folder, "run", without=TEST)
     ids = [_read_ids(folder / "split", name) for name in ("users", "items")]
     models = {
         name: _read_model(folder / f"{name}.safetensors", *ids)
-        if (folder / f"{name}.safetensors").exists()
+        if f"{name}.safetensors" in manifest["files"]
         else None
         for name in ("model", "refit")
     }
@@ -138,12 +144,11 @@ def load_run(path: str | Path) -> SavedRun:
 def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
     """Writes an adjustment and the grid it was chosen from into a run folder; `chosen` says how."""
     folder = Path(path)
-    manifest = _read_manifest(folder, "run")
+    manifest = _read_manifest(folder, "run", without=TEST)
     tuning = _strengths(adjustment) | {"users": grid.users, "looked_at": grid.looked_at} | dict(chosen)
-    with _replaced(folder, "run", {"settings": manifest["settings"], "tuning": tuning}) as new:
-        _link_folder(folder, new)
-        for name in (MANIFEST, "grid.parquet", "adjustment.safetensors"):
-            (new / name).unlink(missing_ok=True)
+    kept = {n: c for n, c in manifest["files"].items() if n not in ("grid.parquet", "adjustment.safetensors")}
+    with _replaced(folder, "run", {"settings": manifest["settings"], "tuning": tuning}, kept) as new:
+        _link_files(folder, new, kept)
         a, b = np.meshgrid(grid.item_strengths, grid.user_strengths, indexing="ij")
         columns = {"item_strength": a.ravel(), "user_strength": b.ravel()}
         pl.DataFrame(columns | {name: value.ravel() for name, value in grid.values.items()}).write_parquet(
@@ -174,30 +179,79 @@ def load_adjustment(path: str | Path) -> Adjustment:
     return _read_adjustment(folder, manifest["tuning"])
 
 
+def check_target(path: str | Path, kind: str) -> None:
+    """Raises `InputError` where writing such a folder to `path` would overwrite something of another kind."""
+    target = Path(path)
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    found = "something else"
+    if (target / MANIFEST).is_file():
+        try:
+            found = f"a {json.loads((target / MANIFEST).read_text())['kind']}"
+        except (ValueError, KeyError, TypeError):
+            found = "a damaged manifest"
+    if found != f"a {kind}":
+        raise InputError(f"{target} holds {found} and is left alone; name another folder")
+
+
 @contextmanager
-def _replaced(path: Path, kind: str, content: Mapping[str, Any]) -> Iterator[Path]:
-    """A temporary folder to fill; on leaving it gets its manifest and takes the place of `path`."""
-    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} holds something else and is left alone; name another folder")
+def _replaced(
+    path: Path, kind: str, content: Mapping[str, Any], linked: Mapping[str, str] | None = None
+) -> Iterator[Path]:
+    """A temporary folder to fill; on leaving it gets its manifest and takes the place of `path`.
+
+    `linked` are the checksums of files that are taken over as they are. Files of the old folder that are not
+    ours go along, outside the manifest.
+    """
+    path = path.resolve()  # through a link, not over it
+    check_target(path, kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         yield new
-        files = {str(f.relative_to(new)): _checksum(f) for f in sorted(new.rglob("*")) if f.is_file()}
+        own = [file for file in sorted(new.rglob("*")) if file.is_file()]
+        names = [str(file.relative_to(new)) for file in own]
+        files = {name: _checksum(new / name) for name in names if name not in (linked or {})}
         manifest = {
             "kind": kind,
             "format": FORMAT,
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {"python": platform.python_version()}
-            | {name: version(name) for name in ("counterpop", "numpy", "numba", "polars")},
+            "versions": {"python": platform.python_version(), "counterpop": __version__}
+            | {name: version(name) for name in ("numpy", "numba", "polars")},
             **content,
-            "files": files,
+            "files": files | dict(linked or {}),
         }
         (new / MANIFEST).write_text(json.dumps(manifest, indent=2, default=_plain) + "\n")
-        new.chmod(0o755)  # mkdtemp's is for the owner alone
+        _carry_foreign(path, new)
+        new.chmod(0o755)  # mkdtemp's is for the owner alone, as are safetensors
+        for file in [*own, new / MANIFEST, new]:
+            if file.is_file():
+                file.chmod(0o644)
+            _flush(file)
         _take_place(new, path)
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _carry_foreign(old: Path, new: Path) -> None:
+    """Links into the new folder what somebody else had put into the old one."""
+    if not (old / MANIFEST).is_file():
+        return
+    ours = json.loads((old / MANIFEST).read_text()).get("files", {}).keys() | {MANIFEST}
+    for file in sorted(old.rglob("*")):
+        name = file.relative_to(old)
+        if file.is_file() and str(name) not in ours and not (new / name).exists():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            _link(file, new / name)
+
+
+def _flush(path: Path) -> None:
+    """Waits until a file or folder is on the disk, so that not even a loss of power leaves half of it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _take_place(new: Path, path: Path) -> None:
@@ -216,14 +270,15 @@ def _take_place(new: Path, path: Path) -> None:
         new.rename(path)
 
 
-def _read_manifest(folder: Path, *kinds: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def _read_manifest(folder: Path, *kinds: str, without: str | None = None) -> dict[str, Any]:
     """The manifest, once kind, format and every checksum (but those of `without`) are found right."""
     what = " or ".join(kinds)
     if not (folder / MANIFEST).is_file():
         raise ArtifactError(f"{folder} is not a {what} folder: it has no {MANIFEST}")
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-        kind, written_format, files = manifest["kind"], manifest["format"], manifest["files"]
+        kind, written_format, files = manifest["kind"], int(manifest["format"]), dict(manifest["files"])
+        _ = [manifest[key] for key in _NEEDED[kind]] if written_format <= FORMAT and kind in _NEEDED else []
     except (ValueError, KeyError, TypeError):
         raise ArtifactError(f"{folder / MANIFEST} is damaged; make the folder again") from None
     if written_format > FORMAT:
@@ -233,7 +288,7 @@ def _read_manifest(folder: Path, *kinds: str, without: tuple[str, ...] = ()) -> 
     if kind not in kinds:
         raise ArtifactError(f"{folder} is a {kind} folder, but a {what} folder is needed here")
     for name, expected in files.items():
-        if Path(name).name in without:
+        if Path(name).name == without:
             continue
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is damaged: {name} is missing; make the folder again")
@@ -253,17 +308,20 @@ def _split_folder(path: Path) -> Path:
     return path / "split" if (path / "split" / MANIFEST).is_file() else path
 
 
-def _link_folder(source: Path, target: Path) -> None:
-    """Links every file of a folder into another; copies where links are not to be had."""
+def _link(source: Path, target: Path) -> None:
+    """Links a file; copies it where links are not to be had."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
-    def link(one: str, other: str) -> str:
-        try:
-            os.link(one, other)
-        except OSError:
-            shutil.copy2(one, other)
-        return other
 
-    shutil.copytree(source, target, copy_function=link, dirs_exist_ok=True)
+def _link_files(source: Path, target: Path, names: Iterable[str]) -> None:
+    """Links the named files of a folder into another, those that are there."""
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        if (source / name).is_file():
+            _link(source / name, target / name)
 
 
 def _read_development(folder: Path) -> Development:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.embeddings import FloatArray
+from counterpop.embeddings import FloatArray, check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, head
 from counterpop.runs import Model
@@ -42,6 +42,7 @@ def find_directions(
     The mean of pull - push over *all* items is useless: every triple adds p to one item and takes it from
     another, so it cancels. Hence popular items only: see `interactions.head`.
     """
+    check_same_ids(model.embeddings, train)
     ledger = model.ledger
     item = item or ("ledger" if ledger else "head-mean")
     user = user or ("ledger" if ledger else "mean")

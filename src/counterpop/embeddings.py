@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
-from counterpop.interactions import Ids
+from counterpop.interactions import Ids, Interactions
 
 FloatArray = NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
     """User vectors (U, D) and item vectors (I, D) in float32, in the order of their ids.
 
@@ -51,6 +51,21 @@ class Embeddings:
                 f"and {self.item_vectors.shape[1]}"
             )
 
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self.user_ids):,} users, {len(self.item_ids):,} items, dim {self.dim})"
+
     @property
     def dim(self) -> int:
         return int(self.user_vectors.shape[1])
+
+
+def check_same_ids(vectors: Embeddings, *logs: Interactions) -> None:
+    """Raises `InputError` unless positions mean the same users and items in the vectors and in all logs."""
+    for log in logs:
+        for side in ("user", "item"):
+            mine, theirs = getattr(vectors, f"{side}_ids"), getattr(log, f"{side}_ids")
+            if mine is not theirs and not np.array_equal(mine, theirs):
+                raise InputError(
+                    f"vectors and log must hold the same {side}s in the same order, but the {len(mine)} and "
+                    f"{len(theirs)} they hold differ; take the split that the model was trained on"
+                )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from counterpop.adjustment import Adjustment
+from counterpop.embeddings import check_same_ids
 from counterpop.errors import InputError
-from counterpop.interactions import IntArray, Interactions, gini, head
+from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
 from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall
 from counterpop.metrics.popularity import (
     HEAD_GROUPS,
@@ -56,6 +58,8 @@ class Measures:
     """(I,) in how many lists each item stands."""
     users: IntArray
     """(B,) positions of the users: those with at least one held-out item."""
+    held: str
+    """A fingerprint of the held-out pairs and the length of the lists: only the same can be compared."""
 
     def to_json(self) -> dict[str, Any]:
         """The figures without the arrays."""
@@ -139,6 +143,7 @@ def measure_model(
     vectors = adjustment.embeddings
     if vectors is None:
         raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
+    check_same_ids(vectors, train, held)
     users = np.flatnonzero(held.user_counts).astype(np.int32)
     lists, _ = rank(
         adjustment.query(vectors.user_vectors[users]), vectors.item_vectors, k,
@@ -193,6 +198,7 @@ def measure(
     return Measures(
         **means, coverage=coverage(exposed), gini=exposure_gini(exposed), groups=groups,
         intervals=intervals, per_user=per_user, exposure=exposed, users=users,
+        held=blake2b(pair_keys(held).tobytes() + str(lists.shape).encode(), digest_size=16).hexdigest(),
     )  # fmt: skip
 
 
@@ -204,20 +210,27 @@ def compare(
     The interval is by bootstrap over users. The p-value is that of a paired randomisation test: how often
     differences with random signs have a mean at least as far from zero. Both must hold the same users.
     """
-    if not np.array_equal(first.users, second.users):
-        raise InputError("only measures of the same users can be compared; evaluate both on the same split")
+    if first.held != second.held or not np.array_equal(first.users, second.users):
+        raise InputError(
+            "only measures of the same users, held-out pairs and k can be compared; use one split"
+        )
     difference = np.column_stack([first.per_user[name] - second.per_user[name] for name in PER_USER])
-    difference = np.nan_to_num(difference)
-    mean = difference.mean(axis=0)
+    known = np.isfinite(difference)  # an empty list has no popularity
+    difference = np.where(known, difference, 0)
+    users = np.maximum(1, known.sum(axis=0))
+    mean = difference.sum(axis=0) / users
     resampled = np.concatenate(
-        [weights @ difference for weights in _resamples(len(difference), RESAMPLES, seed)]
-    ) / len(difference)
+        [
+            (weights @ difference) / np.maximum(1, weights @ known)
+            for weights in _resamples(len(difference), RESAMPLES, seed)
+        ]
+    )
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
     for batch in _batches(rounds, len(difference)):
         signs = generator.integers(0, 2, (batch, len(difference)), dtype=np.int8) * 2 - 1
-        flipped = signs.astype(np.float32) @ difference.astype(np.float32) / len(difference)
+        flipped = signs.astype(np.float32) @ difference.astype(np.float32) / users
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
     p_value = (1 + beyond) / (1 + rounds)
     return {
@@ -274,15 +287,16 @@ def _intervals(
         sums.append(weights @ columns)
         counted.append(weights @ known)
         if len(whole) < _WHOLE_RESAMPLES:
-            again = (shows @ weights.T).T
-            whole += [(np.mean(row > 0), gini(row)) for row in again]
+            for weight in weights[: _WHOLE_RESAMPLES - len(whole)]:
+                again = shows @ weight
+                whole.append((float(np.mean(again > 0)), gini(again)))
     total = np.concatenate(sums)
     means = total[:, : len(PER_USER)] / np.maximum(1, np.concatenate(counted))
     intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
     for name, values, figure in zip(
         ("coverage", "gini"), np.array(whole).T, (np.mean(exposed > 0), gini(exposed)), strict=True
     ):
-        intervals[name] = _quantiles(values - values.mean() + figure)
+        intervals[name] = _quantiles(np.clip(values - values.mean() + figure, 0, 1))
     shown, found, wanted = np.split(total[:, len(PER_USER) :], 3, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         frequency, found = shown / shown.sum(axis=1, keepdims=True), found / wanted

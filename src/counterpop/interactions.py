@@ -19,7 +19,7 @@ Ids = NDArray[Any]  # int64, or str objects; sorted, each once
 HEAD_SHARE = 0.8  # the paper's rule: popular items hold the first 80 % of the interactions
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
     """A log as positions: each (user, item) pair once, rows sorted by user and then by item.
 
@@ -37,6 +37,22 @@ class Interactions:
     """Per row, the log's own split column: 0 train, 1 train drawn by intervention, 2 validation, 3 test."""
     merged: int = 0
     """How many rows of the log repeated a pair and were merged into it."""
+
+    def __post_init__(self) -> None:
+        for name in ("user", "item"):
+            ix, ids = getattr(self, f"{name}_ix"), getattr(self, f"{name}_ids")
+            if len(ix) != len(self.user_ix) or (len(ix) and not 0 <= ix.min() <= ix.max() < len(ids)):
+                raise InputError(
+                    f"{name}_ix must hold, for each row, a position among the {len(ids)} {name} ids"
+                )
+        keys = pair_keys(self)
+        if not (keys[1:] > keys[:-1]).all():
+            raise InputError(
+                "rows must be sorted by user and then by item, each pair once; read_interactions does it"
+            )
+
+    def __repr__(self) -> str:
+        return f"Interactions({len(self):,} pairs of {self.n_users:,} users and {self.n_items:,} items)"
 
     def __len__(self) -> int:
         return len(self.user_ix)

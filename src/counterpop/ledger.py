@@ -14,7 +14,7 @@ Weighting = Literal["slope", "count"]
 _WEIGHTINGS: tuple[Weighting, ...] = ("count", "slope")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ledger:
     """Sums over the training triples (u, i seen, j not seen), for every item and every user.
 
@@ -34,6 +34,9 @@ class Ledger:
     every: int
     triples: int
     """How many triples training went through."""
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.triples:,} triples, one in {self.every} recorded)"
 
     def item_pull(self, weighting: Weighting = "slope") -> FloatArray:
         """(I, D) what lifted each item."""

@@ -15,6 +15,7 @@ from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.kernels.topk import leave_out, top_k
 
 BLOCK_BYTES = 4 << 20  # of scores at a time in each thread: they stay in the cache
+WIDE_BLOCK_BYTES = 64 << 20  # at most
 
 
 def tie_order(item_ids: Ids) -> NDArray[np.int64]:
@@ -37,18 +38,25 @@ def tie_order(item_ids: Ids) -> NDArray[np.int64]:
 
 
 def score_blocks(
-    queries: FloatArray, item_vectors: FloatArray, users: IntArray, seen: Sequence[Interactions]
+    queries: FloatArray,
+    item_vectors: FloatArray,
+    users: IntArray,
+    seen: Sequence[tuple[NDArray[np.int64], IntArray]],
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """Blocks of scores (B, I) of the queries (one row for each of `users`), seen items marked as left out."""
+    """Blocks of scores (B, I) of the queries (one row for each of `users`), seen items marked as left out.
+
+    `seen` holds pairs of arrays: where each user's items begin (U + 1,), and the items.
+    """
     n_items = len(item_vectors)
-    rows = max(1, BLOCK_BYTES // (4 * max(1, n_items)))
+    # large catalogues: more rows than fit the cache, or the item vectors are read anew for every few of them
+    rows = max(BLOCK_BYTES // (4 * n_items), min(64, WIDE_BLOCK_BYTES // (4 * n_items)), 1)
     space = np.empty((min(rows, len(queries)), n_items), dtype=np.float32)
     for start in range(0, len(queries), rows):
         block = slice(start, min(start + rows, len(queries)))
         scores = space[: block.stop - block.start]
         np.matmul(queries[block], item_vectors.T, out=scores)
-        for log in seen:
-            leave_out(scores, log.user_starts, log.item_ix, users[block])
+        for starts, items in seen:
+            leave_out(scores, starts, items, users[block])
         yield block, scores
 
 
@@ -69,14 +77,21 @@ def rank(
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
+    if len(users) != len(queries) or len(ties) != len(item_vectors):
+        raise InputError("each query needs its user, and each item its place among ties")
+    if any(log.n_items != len(item_vectors) or (len(users) and users.max() >= log.n_users) for log in seen):
+        raise InputError(
+            "what users have seen must be in the positions of the vectors; take the split of the model"
+        )
     k = min(k, len(item_vectors))
     threads = threads or core_count()
+    logs = [(log.user_starts, log.item_ix) for log in seen]
     items = np.empty((len(queries), k), dtype=np.int32)
     scores = np.empty((len(queries), k), dtype=np.float32)
 
     def work(_: int, stretch: slice) -> None:
         mine = items[stretch], scores[stretch]
-        for block, found in score_blocks(queries[stretch], item_vectors, users[stretch], seen):
+        for block, found in score_blocks(queries[stretch], item_vectors, users[stretch], logs):
             top_k(found, ties, 0, len(found), mine[1][block], mine[0][block])
 
     in_stretches(work, len(queries), threads)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -45,7 +45,7 @@ def read_interactions(
     rating: str | None = None,
     min_rating: float | None = None,
     time: str | None = None,
-    split: str | None = None,
+    split: str | Literal[False] | None = None,
     header: bool = True,
 ) -> Interactions:
     """The log as `Interactions`: each (user, item) pair once, with the ids of both sides in rising order.
@@ -59,7 +59,7 @@ def read_interactions(
       with no row left vanish. The rating column is called "rating" unless named.
     - `time`: a column of numbers, dates or ISO 8601 text; dates become seconds since 1970 (UTC if bare).
     - `split`: the log's own split (0 or train, 1 or intervened, 2 or valid, 3 or test), kept as `part`.
-      A column called "split" is used without being named.
+      A column called "split" is used without being named; False leaves it alone.
     - `header=False`: a csv or tsv whose columns are, by position: user, item, rating, time.
 
     Integer ids stay integers, as do whole floats; all other ids become strings (16 bytes of binary: UUID
@@ -75,7 +75,9 @@ def read_interactions(
     """
     if rating is None and min_rating is not None:
         rating = "rating"
-    asked = {"user": user, "item": item, "rating": rating, "time": time, "split": split}
+    asked = {"user": user, "item": item, "rating": rating, "time": time}
+    if split is not False:
+        asked["split"] = split
     table = _open(source, {role: name for role, name in asked.items() if name is not None}, header)
     chosen = _choose(table, asked)
     rows = table.take(chosen)
@@ -238,6 +240,11 @@ def _open_adjacency(path: Path, asked: dict[str, str]) -> _Table:
     def take(chosen: dict[str, str]) -> pl.DataFrame:
         with _one_sentence(str(path), "text"):
             lines = pl.Series(path.read_text(encoding="utf-8").splitlines(), dtype=pl.String)
+        if lines.len() and lines.str.contains("\t").all():
+            raise InputError(
+                f'{path} looks like a table with tabs, but .txt is read as lines "user item item ..."; '
+                "rename it to .tsv"
+            )
         words = pl.DataFrame({"words": lines.str.extract_all(r"\S+")}).with_row_index("line", 1)
         words = words.filter(pl.col("words").list.len() > 0)
         alone = words.filter(pl.col("words").list.len() == 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
-from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.errors import InputError
+from counterpop.evaluation import PER_USER
 from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.kernels.grid import search_grid
 from counterpop.kernels.threads import core_count, in_stretches
@@ -26,6 +27,7 @@ LOWER_IS_BETTER = ("average_popularity", "gini")
 STRENGTHS = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for each side
 CELL_ITEMS = 32  # items in a cell of the kernel, about
 MOST_CELLS = 256
+EXPOSURE_BYTES = 1 << 30  # of the counts of all threads together
 _ANCHORS = 3  # on each side of the grid
 _NEAR = 4  # anchors whose lists bound the scores of a point
 
@@ -69,33 +71,40 @@ def search_strengths(
     + a b (P.p)(p.q)(Q.q). `weights` lets a held-out pair count more than another; `users` keeps to some
     users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point.
     """
+    check_same_ids(embeddings, train, held)
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
     users = np.flatnonzero(held.user_counts).astype(np.int32) if users is None else users
     if not len(users) or not held.user_counts[users].all():
         raise InputError("strengths are chosen on held-out pairs, but the validation part or a user has none")
-    threads, k = threads or core_count(), min(k, len(embeddings.item_vectors))
     points = _points(item_strengths, user_strengths)
+    threads, k = threads or core_count(), min(k, len(embeddings.item_vectors))
+    if exposure:  # each thread counts for every item and point
+        threads = min(
+            threads, max(1, EXPOSURE_BYTES // (4 * len(embeddings.item_vectors) * len(points.near)))
+        )
     a, b = points.item_strength, points.user_strength
     P, Q = embeddings.user_vectors[users], embeddings.item_vectors
     cells = _cells(Q @ directions.item, Q @ directions.user)
     items = Q[cells.order]
     counts, tail = train.item_counts[cells.order], ~head(train.item_counts)[cells.order]
     ties = tie_order(embeddings.item_ids)[cells.order]
-    seen, held = (replace(log, item_ix=cells.place[log.item_ix]) for log in (train, held))
-    starts = held.user_starts
+    seen = [(train.user_starts, cells.place[train.item_ix])]
+    starts, held_items = held.user_starts, cells.place[held.item_ix]
     weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
     sums, weight = np.zeros((threads, len(a), 5)), np.zeros((threads, 1))
     exposed = np.zeros((threads, len(Q), len(a)) if exposure else (threads, 0, 0), dtype=np.int32)
 
     def work(part: int, stretch: slice) -> int:
         looked_at = 0
-        for block, scores in score_blocks(P[stretch], items, users[stretch], [seen]):
+        for block, scores in score_blocks(P[stretch], items, users[stretch], seen):
             along_item, along_user = (P[stretch][block] @ d for d in (directions.item, directions.user))
             both = np.outer(along_user, a * b * (directions.item @ directions.user))
             item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)
             user_shift = -np.outer(along_user, b).astype(np.float32)
             looked_at += search_grid(
                 scores, item_shift, user_shift, cells.item_part, cells.user_part, cells.starts, cells.boxes,
-                points.anchors, points.near, ties, counts, tail, starts, held.item_ix, weights,
+                points.anchors, points.near, ties, counts, tail, starts, held_items, weights,
                 users[stretch][block], ideal_dcg(k), k, 0, len(scores),
                 sums[part], weight[part], exposed[part],
             )  # fmt: skip
@@ -103,7 +112,13 @@ def search_strengths(
 
     looked_at = sum(in_stretches(work, len(users), threads))
     means = (sums.sum(axis=0) / weight.sum())[points.in_order]
-    values = _values(means, exposed.sum(axis=0).T[points.in_order] if exposure else None)
+    values = {name: means[:, n] for n, name in enumerate(PER_USER)}
+    if exposure:
+        shown = [exposed[:, :, g].sum(axis=0) for g in points.in_order]
+        values |= {
+            "coverage": np.array([np.mean(n > 0) for n in shown]),
+            "gini": np.array([gini(n) for n in shown]),
+        }
     shape = len(item_strengths), len(user_strengths)
     by_name = {name: value.reshape(shape) for name, value in values.items()}
     return Grid(item_strengths, user_strengths, by_name, len(users), looked_at / len(users))
@@ -133,16 +148,6 @@ def _points(item_strengths: tuple[float, ...], user_strengths: tuple[float, ...]
     anchors = in_order[(rows[:, None] * n_user + columns).ravel()]
     apart = np.abs(a[:, None] - a[anchors]) + np.abs(b[:, None] - b[anchors])
     return _Points(a, b, in_order, anchors, np.argsort(apart, axis=1, kind="stable")[:, :_NEAR])
-
-
-def _values(means: NDArray[np.float64], exposed: NDArray[np.int64] | None) -> dict[str, NDArray[np.float64]]:
-    """Every metric (G,) from the kernel's means (G, 5) and, where they were counted, its exposures (G, I)."""
-    names = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
-    values = {name: means[:, n] for n, name in enumerate(names)}
-    if exposed is not None:
-        values["coverage"] = np.mean(exposed > 0, axis=1)
-        values["gini"] = np.array([gini(row) for row in exposed])
-    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +210,9 @@ def choose_strengths(
         measured, plain = ordinary.values[name], ordinary.at(0.0, 0.0)[name]
         allowed = measured * share <= plain if name in LOWER_IS_BETTER else measured >= share * plain
         value[~allowed] = -np.inf
-    best = np.argwhere(value == value.max())
+    if not np.isfinite(value.max()):
+        raise InputError("no pair of strengths keeps to the floor; lower it")
+    best = np.argwhere(value >= value.max() - 1e-12)  # the last bits depend on the number of threads
     a, b = min(
         best, key=lambda point: round(grid.item_strengths[point[0]] + grid.user_strengths[point[1]], 9)
     )

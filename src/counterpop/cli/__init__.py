@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -72,6 +73,9 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             with warnings.catch_warnings(record=True) as notes:
                 warnings.simplefilter("always", CounterpopWarning)
                 result = function(*args, quiet=as_json, **kwargs)
+            text = json.dumps(_plain(result), allow_nan=False) if as_json else ""
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
         except (CounterpopError, OSError, MemoryError) as error:
             if debug:
                 raise
@@ -90,7 +94,7 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             if issubclass(note.category, CounterpopWarning):
                 click.echo(f"Note: {note.message}", err=True)
         if as_json:
-            click.echo(json.dumps(result, allow_nan=False, default=_plain))
+            click.echo(text)
 
     return command
 
@@ -104,4 +108,10 @@ def _sentence(error: BaseException) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else str(value)
+    """The value as JSON knows it: numbers of NumPy as plain ones, NaN and infinity as null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

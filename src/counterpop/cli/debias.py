@@ -11,7 +11,7 @@ from counterpop import artifacts
 from counterpop.adapters.files import read_vectors
 from counterpop.adjustment import adjust
 from counterpop.cli import shell
-from counterpop.cli.progress import console, working
+from counterpop.cli.progress import output, working
 from counterpop.cli.tune import read_floors
 from counterpop.debiasing import debias
 from counterpop.readers import read_interactions
@@ -39,7 +39,7 @@ from counterpop.tuning import Target
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the logs that have no vector.")
 @click.option("--write-vectors", is_flag=True, help="Write the adjusted vectors as well, with their ids.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", type=click.Path(), required=True, help="Folder for the adjustment.")
 @shell
 def command(
@@ -73,16 +73,16 @@ def command(
         for name, effect in (("uniform", found.uniform), ("ordinary", found.ordinary)):
             plain, after = effect.plain.to_json()[target], effect.adjusted.to_json()[target]
             users_shown = f"{len(effect.plain.users):,} users"
-            console.print(f"{name} held-out pairs, {users_shown}: {target} {plain:.4f} -> {after:.4f}")
+            output.print(f"{name} held-out pairs, {users_shown}: {target} {plain:.4f} -> {after:.4f}")
         if found.in_sample:
-            console.print(
+            output.print(
                 "The model has seen these pairs: the figures are too high; --holdout gives true ones."
             )
         if found.gained:
             strengths = f"item strength {found.item_strength}, user strength {found.user_strength}"
-            console.print(f"{strengths}. Wrote {out}.")
+            output.print(f"{strengths}. Wrote {out}.")
         else:
-            console.print(
+            output.print(
                 f"Nothing is gained at the best strengths tried ({found.tried[0]}, {found.tried[1]}): "
                 f"leave the vectors as they are. Wrote {Path(out)} with strengths 0."
             )

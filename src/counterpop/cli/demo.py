@@ -14,7 +14,7 @@ import polars as pl
 from counterpop import artifacts
 from counterpop.adjustment import Adjustment
 from counterpop.cli import shell
-from counterpop.cli.progress import console, training_progress
+from counterpop.cli.progress import output, training_progress
 from counterpop.cli.report import summarise
 from counterpop.errors import InputError
 from counterpop.ranking import rank, tie_order
@@ -49,14 +49,14 @@ def found_favourites(world: World, adjustment: Adjustment, split: Split, k: int 
 )
 @click.option("--items", type=click.IntRange(min=100), default=1000, show_default=True)
 @click.option("--epochs", type=click.IntRange(min=1), default=100, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
 def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: bool) -> dict[str, Any]:
     """A made-up world, whose users' true taste is known, from log to report.
 
     Draws a log in which popular items are over-exposed, trains a plain model and one with the gradient
     method, tunes the second on validation, and compares both on a test part that is uniform over items and
-    against the true taste. Leaves DIR/report.html, DIR/run and DIR/plain.
+    against the true taste. Leaves DIR/report.html, DIR/run and DIR/baseline.
     """
     folder = Path(out)
     world = make_world(users, items, seed=seed)
@@ -68,7 +68,7 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
     split = split_uniform(log, seed=seed)
     artifacts.save_split(split, folder / "split")
     reports, result = [], {}
-    for name, method in (("run", "gradient"), ("plain", "plain")):
+    for name, method in (("run", "gradient"), ("baseline", "plain")):
         with nullcontext(None) if quiet else training_progress() as show:
             run = train(split, method=method, epochs=epochs, seed=seed, on_progress=show, **SETTINGS)
         path = folder / name
@@ -86,9 +86,9 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
         result[name] = reports[-1].evaluation.to_json() | {"true_taste_recall": truth}
     write_report(reports, folder / "report.html")
     if not quiet:
-        console.print(comparison_table(reports))
+        output.print(comparison_table(reports))
         truth = result["run"]["true_taste_recall"]
-        console.print(
+        output.print(
             f"Of what users truly like most, the lists find {truth['plain']:.1%} before the adjustment "
             f"and {truth['adjusted']:.1%} after. Open {folder / 'report.html'}."
         )

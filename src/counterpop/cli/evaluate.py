@@ -10,7 +10,7 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.loading import adjustment_for, trained_on
-from counterpop.cli.progress import console, working
+from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare, evaluate
 from counterpop.reporting import RunReport, comparison_table
 
@@ -24,13 +24,14 @@ from counterpop.reporting import RunReport, comparison_table
 @click.option(
     "--against", type=click.Path(), help="Another run of the same split: a paired test between the two."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the bootstrap.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:
     """Measure a run on a held-out part, plain and adjusted, with 95 % intervals.
 
     Recall, hit rate and NDCG go over the users who have a held-out item; average popularity, tail share,
-    coverage, Gini and the five popularity groups say what the lists expose.
+    coverage, Gini and the five popularity groups say what the lists expose. Train items are never ranked; on
+    test, validation items are left out only if the model was refit on them.
     """
     evaluations, reports = [], []
     for path in [run, *([against] if against else [])]:
@@ -40,7 +41,7 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         evaluations.append(measured)
         reports.append(
             RunReport(
-                Path(path).name,
+                Path(path).resolve().name,
                 saved.run.settings,
                 saved.run.history,
                 measured,
@@ -55,11 +56,5 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
             "difference": compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed),
         }
     if not quiet:
-        console.print(comparison_table(reports))
-        if against:
-            for name, row in result["against"]["difference"].items():
-                console.print(
-                    f"{name}: {row['difference']:+.4f} against {against} "
-                    f"[{row['low']:+.4f}, {row['high']:+.4f}], p = {row['p_value']:.4f}"
-                )
+        output.print(comparison_table(reports))
     return result

@@ -10,7 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from counterpop.training import Progress as TrainingProgress
 
-console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)  # progress and notes
+output = Console(soft_wrap=True, markup=False, highlight=False)  # results
 
 
 @contextmanager

@@ -48,13 +48,16 @@ def read_users(users: str) -> list[str]:
 @click.option(
     "--out", type=click.Path(), help="csv, parquet or jsonl by its ending. [default: csv on stdout]"
 )
-@click.option("--seed", type=int, default=0, help="Takes no part: ranking is exact.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: ranking is exact.")
 @shell
 def command(
     run: str, users: str | None, k: int, item_strength: float | None, user_strength: float | None,
     out: str | None, seed: int, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Write the best k items for users: user, rank, item, score. Items a user has touched are left out."""
+    """Write the best k items for users: user, rank, item, score.
+
+    Items of a user's train and validation pairs are left out; those of the test part are not.
+    """
     if out and Path(out).suffix not in WRITERS:
         raise InputError(f"--out must end in {', '.join(WRITERS)}, got {out}")
     saved, known = artifacts.load_run(run), artifacts.load_development(run)

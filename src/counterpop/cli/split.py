@@ -9,7 +9,7 @@ import click
 
 from counterpop import artifacts, splits
 from counterpop.cli import shell
-from counterpop.cli.progress import console, working
+from counterpop.cli.progress import output, working
 from counterpop.readers import read_interactions
 
 PROTOCOLS = ("as-given", "random", "temporal", "uniform", "intervened", "mixed")
@@ -65,7 +65,7 @@ class Amount(click.ParamType[float]):
     show_default=True,
     help="Share of train held out as it is, for `tune --floor`.",
 )
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
 def command(
     data: str, protocol: str, test: float | None, valid: float | None, out: str, user: str, item: str,
@@ -84,18 +84,19 @@ def command(
     intervened  drawn as if items were exposed evenly (DICE's way)
     mixed       a test part of which --proportion is intervened
     """
+    amounts = {name: value for name, value in (("test", test), ("valid", valid)) if value is not None}
+    if protocol == "as-given" and amounts:
+        raise click.UsageError("--test and --valid do not go with as-given: the log says what is what")
+    if user == item:
+        raise click.UsageError(f"--user and --item both name {user!r}")
+    artifacts.check_target(out, "split")
     with working(f"reading {data}"):
         log = read_interactions(
-            data, user=user, item=item, rating=rating, min_rating=min_rating, time=time, split=split_column,
-            header=header,
+            data, user=user, item=item, rating=rating, min_rating=min_rating, time=time, header=header,
+            split=split_column if protocol == "as-given" else False,
         )  # fmt: skip
-    amounts = {name: value for name, value in (("test", test), ("valid", valid)) if value is not None}
     with working("splitting"):
         if protocol == "as-given":
-            if amounts:
-                raise click.UsageError(
-                    "--test and --valid do not go with as-given: the log says what is what"
-                )
             made = splits.split_as_given(log, carve=carve, seed=seed, ordinary=ordinary)
         elif protocol == "mixed":
             made = splits.split_mixed(log, proportion, **amounts, seed=seed, ordinary=ordinary)
@@ -108,9 +109,9 @@ def command(
     }  # fmt: skip
     if not quiet:
         parts = ", ".join(f"{count:,} {name}" for name, count in made.manifest.counts.items() if count)
-        console.print(
+        output.print(
             f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}."
         )
         if log.merged:
-            console.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
+            output.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
     return result

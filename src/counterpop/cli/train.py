@@ -11,7 +11,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.progress import console, training_progress
+from counterpop.cli.progress import output, training_progress
 from counterpop.training import Settings, train
 from counterpop.training import settings as options
 
@@ -72,6 +72,7 @@ def command(
     chosen against validation, that model is kept for `tune`, and a second one is trained on train +
     validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
     """
+    artifacts.check_target(out, "run")
     known = artifacts.load_development(split)
     start = time.perf_counter()
     with nullcontext(None) if quiet else training_progress() as show:
@@ -80,9 +81,10 @@ def command(
     artifacts.save_run(run, out, split)
     epochs = run.settings["chosen_epochs"]
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
+    how = ", adjusted" if run.settings["method"] == "gradient" else ""
     if not quiet:
-        console.print(
-            f"Best after {epochs} epochs (validation recall {best:.4f}), {seconds:.1f} s. Wrote {out}."
+        output.print(
+            f"Best after {epochs} epochs (validation recall {best:.4f}{how}), {seconds:.1f} s. Wrote {out}."
         )
     return {
         "out": out, "epochs": epochs, "valid_recall": best, "seconds": seconds,

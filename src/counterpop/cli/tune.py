@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, get_args
 
 import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.progress import console, working
+from counterpop.cli.progress import output, working
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import Target, tune_with_grid
 
@@ -21,7 +22,9 @@ def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, .
         try:
             floors[name] = float(share)
         except ValueError:
-            raise click.BadParameter(f"{value!r} is not of the form metric=share, as in ndcg=0.98") from None
+            floors[name] = math.nan
+        if not 0 < floors[name] <= 1:
+            raise click.BadParameter(f"{value!r} is not a metric and a share up to 1, as in ndcg=0.98")
     return floors
 
 
@@ -44,7 +47,7 @@ def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, .
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--item-direction", type=click.Choice(get_args(ItemDirection)), help="[default: the ledger's]")
 @click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help="[default: the ledger's]")
-@click.option("--seed", type=int, default=0, help="Takes no part: the grid is exact.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: the grid is exact.")
 @shell
 def command(
     run: str, target: Target, floor: dict[str, float], k: int, item_direction: ItemDirection | None,
@@ -67,7 +70,7 @@ def command(
     artifacts.save_tuning(run, adjustment, grid, how)
     plain, chosen = grid.at(0.0, 0.0), grid.at(adjustment.item_strength, adjustment.user_strength)
     if not quiet:
-        console.print(
+        output.print(
             f"item strength {adjustment.item_strength}, user strength {adjustment.user_strength}: validation "
             f"{target} {plain[target]:.4f} plain, {chosen[target]:.4f} adjusted. Wrote them into {run}."
         )

@@ -48,7 +48,7 @@ def exposure_gini(exposed: NDArray[np.int64]) -> float:
 def popularity_groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """(I,) group of each item by falling count: 0 to 3 hold 5 % of the items each, 4 the rest.
 
-    Ties are taken in the order of positions; small catalogues leave the first groups empty.
+    Ties are taken in the order of positions; small catalogues leave the last groups empty.
     """
     place = np.empty(len(counts), dtype=np.int64)
     place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))

@@ -69,23 +69,14 @@ def verdict(metric: str, row: Mapping[str, float]) -> str:
 def contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
     """Adjusted against plain of every run, then every run against the first where they can be compared.
 
-    That takes the same users, train part, held-out part and k. The second kind compares adjusted lists.
+    That takes the same users, held-out pairs and k. The second kind compares adjusted lists.
     """
     found = [Contrast(f"{r.name}, adjusted", f"{r.name}, plain", r.evaluation.comparison) for r in reports]
     for other in reports[1:]:
-        if _comparable(reports[0], other):
+        if reports[0].evaluation.plain.held == other.evaluation.plain.held:
             rows = compare(other.evaluation.adjusted, reports[0].evaluation.adjusted)
             found.append(Contrast(f"{other.name}, adjusted", f"{reports[0].name}, adjusted", rows))
     return found
-
-
-def _comparable(one: RunReport, other: RunReport) -> bool:
-    a, b = one.evaluation, other.evaluation
-    return (
-        (a.k, a.on) == (b.k, b.on)
-        and np.array_equal(a.plain.users, b.plain.users)
-        and np.array_equal(one.item_counts, other.item_counts)
-    )
 
 
 def is_left_alone(evaluation: Evaluation) -> bool:
@@ -118,7 +109,7 @@ def explanation(report: RunReport) -> str:
     plain, adjusted = (found.k * (1 - m.tail_share) for m in (found.plain, found.adjusted))
     after = f"After the adjustment it is {adjusted:.1f}."
     if is_left_alone(found):
-        after = "The adjustment leaves the lists as they are, because no strength above 0 was chosen."
+        after = "The adjustment leaves the lists as they are, because both strengths are 0."
     held = "the held-out test part" if found.on == "test" else (
         "the validation part, on which the strengths are usually chosen: its figures flatter the adjustment"
     )  # fmt: skip

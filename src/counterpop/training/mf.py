@@ -13,6 +13,7 @@ from counterpop.runs import Model
 from counterpop.training.sampling import TripleSampler
 from counterpop.training.settings import Settings
 
+LEAST_BLOCK = 16  # items in a block, at least
 INITIAL_STREAM, SAMPLING_STREAM = 400, 401
 
 
@@ -27,7 +28,8 @@ class MatrixFactorisation:
     def __init__(self, train: Interactions, settings: Settings) -> None:
         self._train, self._settings = train, settings
         threads = settings.threads or core_count()
-        self._threads = min(threads, train.n_items // 2, train.n_users)
+        # small blocks of items would leave busy users without a negative in theirs
+        self._threads = min(threads, max(1, train.n_items // LEAST_BLOCK), train.n_users)
         values = np.random.default_rng([settings.seed, INITIAL_STREAM])
         scale = np.float32(settings.initial_scale)
         self._users = values.standard_normal((train.n_users, settings.dim), dtype=np.float32) * scale

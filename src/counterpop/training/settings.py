@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from counterpop.errors import InputError
 
 Backbone = Literal["mf"]
@@ -67,11 +69,11 @@ class Settings:
         whole |= {"seed": 0} | ({"threads": 1} if self.threads is not None else {})
         for name, least in whole.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
+            if not isinstance(value, int | np.integer) or value is True or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
         for name in ("lr", "reg", "negative_power", "initial_scale"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            if not isinstance(value, int | float | np.floating) or not 0 <= value < math.inf:
                 raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
         if self.lr == 0 or self.initial_scale == 0:
             raise InputError("lr and initial_scale must be above 0, or nothing is learnt")
