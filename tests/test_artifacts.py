@@ -74,7 +74,8 @@ def test_a_run_comes_back_as_it_was(folder: Path, run: cp.Run, split: cp.Split) 
         assert np.array_equal(first.embeddings.item_vectors, second.embeddings.item_vectors)
         assert np.array_equal(first.ledger.items, second.ledger.items)
         assert np.array_equal(first.ledger.users, second.ledger.users)
-        assert (first.ledger.every, first.ledger.triples) == (second.ledger.every, second.ledger.triples)
+        for name in ("every", "triples", "scale"):
+            assert getattr(first.ledger, name) == getattr(second.ledger, name)
     assert saved.run.settings == run.settings
     assert saved.run.history == run.history
     adjustment, grid, _ = tune_with_grid(run, split)

@@ -189,7 +189,11 @@ def test_unknown_users_and_wrong_endings_are_sentences(folder: Path) -> None:
         assert sentence in result.stderr
     for words in (
         ("tune", folder / "run", "--floor", "ndcg"),
+        ("tune", folder / "run", "--floor", "ndcg=1.5"),
         ("evaluate", folder / "run", "--k", 0),
+        ("evaluate", folder / "run", "--seed", -1),
+        ("split", folder / "log.csv", "--protocol", "as-given", "--test", 0.1, "--out", folder / "x"),
+        ("report", folder / "run", folder / "run", "--out", folder / "x.html"),
         ("nonsense",),
     ):
         assert call(*words).exit_code == 2
@@ -236,3 +240,24 @@ def test_public_names_are_the_ones_imported_for_type_checkers() -> None:
     assert named == set(cp.__all__)
     for name in cp.__all__:
         assert getattr(cp, name).__name__ == name
+
+
+def test_a_column_called_split_is_only_used_as_given(folder: Path, tmp_path: Path) -> None:
+    table = pl.read_csv(folder / "log.csv").with_columns(split=pl.lit("gold"))
+    table.write_parquet(tmp_path / "log.parquet")
+    words = ("split", tmp_path / "log.parquet", "--user", "who", "--item", "what", "--out", tmp_path / "s")
+    assert call_json(*words, "--protocol", "random")["protocol"] == "random"
+    assert "split" in call(*words, "--protocol", "as-given").stderr
+
+
+def test_results_are_on_stdout_and_notes_on_stderr(folder: Path) -> None:
+    shown = call("evaluate", folder / "run")
+    assert "Recall" in shown.stdout
+    assert "Recall" not in shown.stderr
+
+
+def test_a_run_is_not_trained_before_its_place_is_known_to_be_free(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    refused = call("train", folder / "split", "--epochs", 100000, "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "holds something else and is left alone" in refused.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import make_log
 from counterpop.embeddings import Embeddings
-from counterpop.errors import InputError
+from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, head
 from counterpop.ranking import rank, tie_order
 from counterpop.runs import Model, Run
@@ -247,9 +247,6 @@ def test_wrong_settings_are_refused_in_a_sentence(split: Split, settings: dict, 
 
 
 def test_data_that_cannot_be_trained_on_is_refused(split: Split) -> None:
-    log = make_log([(0, 0), (0, 1), (1, 0)], 2, 2)
-    with pytest.raises(InputError, match=r"user .*100.* has touched every item, so no negative can be drawn"):
-        train(Development(log, log), **QUICK)
     empty = make_log([], split.train.n_users, split.train.n_items)
     with pytest.raises(InputError, match="stopped by the validation part, but it is empty"):
         train(dataclasses.replace(split.development, valid=empty), **QUICK)
@@ -285,3 +282,16 @@ def test_adjusted_lists_find_the_true_taste_that_plain_ones_miss() -> None:
     plain, adjusted = found
     assert adjusted > 2 * plain
     assert adjusted > 0.4
+
+
+def test_a_user_who_has_touched_everything_is_left_out_with_a_note() -> None:
+    known, _ = known_answer()
+    every_item = [(0, i) for i in range(known.train.n_items)]
+    rows = np.column_stack([known.train.user_ix, known.train.item_ix]).tolist()
+    full = make_log([*every_item, *rows], known.train.n_users, known.train.n_items)
+    with pytest.warns(CounterpopWarning, match=r"1 users have touched every item \(first: 100\)"):
+        run = train(Development(full, known.valid), **QUICK)
+    first = MatrixFactorisation(full, Settings(**QUICK)).model()
+    moved = (run.embeddings.user_vectors != first.embeddings.user_vectors).any(axis=1)
+    assert not moved[0]
+    assert moved[1:].all()

@@ -355,7 +355,8 @@ def _write_model(model: Model, path: Path) -> None:
     tensors = {"user_vectors": model.embeddings.user_vectors, "item_vectors": model.embeddings.item_vectors}
     if model.ledger:
         tensors |= {"ledger_items": model.ledger.items, "ledger_users": model.ledger.users}
-        tensors |= {"ledger_counts": np.array([model.ledger.every, model.ledger.triples])}
+        counts = np.array([model.ledger.every, model.ledger.triples, model.ledger.scale])
+        tensors |= {"ledger_counts": counts}
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
 
 
@@ -364,8 +365,9 @@ def _read_model(path: Path, users: Ids, items: Ids) -> Model:
     vectors = Embeddings(tensors["user_vectors"], tensors["item_vectors"], users, items)
     if "ledger_items" not in tensors:
         return Model(vectors)
-    every, triples = (int(n) for n in tensors["ledger_counts"])
-    return Model(vectors, Ledger(tensors["ledger_items"], tensors["ledger_users"], every, triples))
+    every, triples, scale = tensors["ledger_counts"].tolist()
+    ledger = Ledger(tensors["ledger_items"], tensors["ledger_users"], int(every), int(triples), scale)
+    return Model(vectors, ledger)
 
 
 def _write_directions(adjustment: Adjustment, folder: Path) -> None:

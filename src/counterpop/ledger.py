@@ -34,25 +34,31 @@ class Ledger:
     every: int
     triples: int
     """How many triples training went through."""
+    scale: float = 1.0
+    """What turns the recorded sums into an estimate of the whole: triples over records."""
 
     def __repr__(self) -> str:
         return f"Ledger({self.triples:,} triples, one in {self.every} recorded)"
 
     def item_pull(self, weighting: Weighting = "slope") -> FloatArray:
         """(I, D) what lifted each item."""
-        return self.items[:, 2 * _WEIGHTINGS.index(weighting)]
+        return self._part(self.items, weighting, 0)
 
     def item_push(self, weighting: Weighting = "slope") -> FloatArray:
         """(I, D) what lowered each item; the whole is pull - push."""
-        return self.items[:, 2 * _WEIGHTINGS.index(weighting) + 1]
+        return self._part(self.items, weighting, 1)
 
     def user_pull(self, weighting: Weighting = "slope") -> FloatArray:
-        """(U, D)"""
-        return self.users[:, 2 * _WEIGHTINGS.index(weighting)]
+        """(U, D) what drew each user on: the seen items' vectors."""
+        return self._part(self.users, weighting, 0)
 
     def user_push(self, weighting: Weighting = "slope") -> FloatArray:
-        """(U, D)"""
-        return self.users[:, 2 * _WEIGHTINGS.index(weighting) + 1]
+        """(U, D) what drove each user away: the negatives' vectors."""
+        return self._part(self.users, weighting, 1)
+
+    def _part(self, sums: FloatArray, weighting: Weighting, side: int) -> FloatArray:
+        found = sums[:, 2 * _WEIGHTINGS.index(weighting) + side]
+        return found if self.scale == 1 else found * np.float32(self.scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ def draw_triples(
         if u >= high:
             u -= high - low
         start, stop = starts[u], starts[u + 1]
-        if start == stop:
+        if start == stop or stop - start >= len(block_of):  # nothing seen, or nothing left to be a negative
             continue
         for row in range(start, stop):
             touched[items[row]] = u

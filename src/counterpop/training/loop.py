@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from counterpop.directions import find_directions
-from counterpop.errors import InputError
+from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions
 from counterpop.runs import Model, Run
 from counterpop.splits import Development, Split
@@ -30,8 +31,8 @@ class Trainable(Protocol):
     def epoch(self, lr: float) -> float:
         """Goes once through the data at this learning rate; returns the mean loss."""
 
-    def model(self) -> Model:
-        """A copy of the model as it is now."""
+    def model(self, copy: bool = True) -> Model:
+        """The model as it is now; without a copy it moves on with training."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def train(
         raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
     chosen = Settings(**settings)
     report = on_progress or (lambda progress: None)
+    _say_who_cannot_learn(known.refit_train() if refit else known.train)
     model, epochs, history = _train_and_choose(known, chosen, report)
     again = _train_for(known.refit_train(), chosen, epochs, report) if refit else None
     return Run(model, again, asdict(chosen) | {"refit": refit, "chosen_epochs": epochs}, tuple(history))
@@ -91,10 +93,9 @@ def _train_and_choose(
         if not math.isfinite(loss):
             raise InputError(f"the loss left all bounds in epoch {epoch}; lower lr (now {settings.lr})")
         if epoch % settings.check_every == 0 or epoch == settings.epochs:
-            model = trainee.model()
-            entry["valid"] = look.at(model)
+            entry["valid"] = look.at(trainee.model(copy=False))
             if entry["valid"] > best_value:
-                best, best_value, best_epoch = model, entry["valid"], epoch
+                best, best_value, best_epoch = trainee.model(), entry["valid"], epoch
         report(
             Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"])
         )
@@ -103,6 +104,17 @@ def _train_and_choose(
     if best is None:
         raise InputError("training came to no model that could be measured on validation")
     return best, best_epoch, history
+
+
+def _say_who_cannot_learn(train: Interactions) -> None:
+    """Warns of users for whom no negative can be drawn."""
+    full = np.flatnonzero(train.user_counts >= train.n_items)
+    if len(full):
+        text = (
+            f"{len(full)} users have touched every item (first: {train.user_ids[full[:1]].tolist()[0]!r}); "
+            "no negative can be drawn for them, so they are not trained on"
+        )
+        warnings.warn(CounterpopWarning(text), stacklevel=3)
 
 
 def _train_for(

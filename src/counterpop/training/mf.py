@@ -20,7 +20,8 @@ INITIAL_STREAM, SAMPLING_STREAM = 400, 401
 class MatrixFactorisation:
     """The tables of a model in training. `epoch` moves them on, `model` copies them out.
 
-    Memory: (U + I) x D floats, five times that with a ledger, and 16 bytes for each triple of an epoch.
+    Memory: (U + I) x D floats, five times that with a ledger, as much again for the best model so far, and 16
+    bytes for each triple of an epoch.
     Limit: knows a user or item only by its own interactions, so one with few of them stays near its random
     beginning.
     """
@@ -70,13 +71,12 @@ class MatrixFactorisation:
         self._recorded += int(total[1])
         return float(total[0] / max(1.0, total[1]))
 
-    def model(self) -> Model:
-        """The vectors as they are now, and the ledger so far."""
-        vectors = Embeddings(
-            self._users.copy(), self._items.copy(), self._train.user_ids, self._train.item_ids
-        )
+    def model(self, copy: bool = True) -> Model:
+        """The vectors as they are now and the ledger so far; without a copy they move on with training."""
+        take = np.array if copy else np.asarray
+        vectors = Embeddings(take(self._users), take(self._items), self._train.user_ids, self._train.item_ids)
         if not self._settings.keeps_ledger:
             return Model(vectors)
-        scale = np.float32(self._triples / max(1, self._recorded))
-        items, users = self._item_ledger * scale, self._user_ledger * scale
-        return Model(vectors, Ledger(items, users, self._settings.ledger_every, self._triples))
+        scale = self._triples / max(1, self._recorded)
+        ledger = take(self._item_ledger), take(self._user_ledger)
+        return Model(vectors, Ledger(*ledger, self._settings.ledger_every, self._triples, scale))

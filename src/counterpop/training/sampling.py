@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions
 from counterpop.kernels.alias import alias_table
 from counterpop.kernels.mf import draw_triples
@@ -43,11 +42,6 @@ class TripleSampler:
         threads: int,
         generator: np.random.Generator,
     ) -> None:
-        if np.any(train.user_counts >= train.n_items):
-            user = train.user_ids[[np.argmax(train.user_counts)]].tolist()[0]
-            raise InputError(
-                f"user {user!r} has touched every item, so no negative can be drawn; leave them out"
-            )
         self._train, self._generator, self._negatives = train, generator, negatives
         has_rows = train.user_counts > 0
         self._draws = len(train) / has_rows.sum() if sampling == "users" else 0.0
