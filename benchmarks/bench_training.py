@@ -2,57 +2,51 @@
 
     python benchmarks/bench_training.py [--data ml10m] [--rounds 7]
 
-Rounds alternate between the candidates, so that a noisy machine is noisy for all; the best of each counts,
-and the median is shown beside it. implicit counts one factor for its bias, so it gets one less.
+Rounds alternate between the candidates, ours epoch by epoch, so that a noisy machine is noisy for all. implicit counts one factor for its bias, so it gets one less.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 from itertools import pairwise
 
 import implicit.cpu.bpr
 import numpy as np
 from scipy.sparse import csr_matrix
 
+import counterpop as cp
 from counterpop.kernels.threads import core_count
 from counterpop.training.mf import MatrixFactorisation
 from counterpop.training.settings import Settings
 from paper_data import load_split
 
-EPOCHS = 8  # in each round; the best of them counts
+EPOCHS = 8  # of each in a round
 
 
-def ours(train, dim: int, ledger: bool) -> Callable[[], list[float]]:  # type: ignore[no-untyped-def]
-    """A function that gives the seconds of a few epochs of our MF."""
+def our_model(train: cp.Interactions, dim: int, ledger: bool) -> MatrixFactorisation:
+    """A model in training, its kernels compiled."""
     model = MatrixFactorisation(train, Settings(dim=dim, method="gradient", ledger=ledger))
-    model.epoch(0.05)  # compiles
-
-    def measure() -> list[float]:
-        stamps = [time.perf_counter()]
-        for _ in range(EPOCHS):
-            model.epoch(0.05)
-            stamps.append(time.perf_counter())
-        return [after - before for before, after in pairwise(stamps)]
-
-    return measure
+    model.epoch(0.05)
+    return model
 
 
-def peer(train, dim: int) -> Callable[[], list[float]]:  # type: ignore[no-untyped-def]
-    """The same of implicit's BPR, its set-up not counted."""
+def seconds_of(model: MatrixFactorisation) -> float:
+    """The time of one epoch."""
+    start = time.perf_counter()
+    model.epoch(0.05)
+    return time.perf_counter() - start
+
+
+def peer_seconds(train: cp.Interactions, dim: int) -> list[float]:
+    """The times of implicit's epochs, its set-up not counted."""
     shape = (train.n_users, train.n_items)
     matrix = csr_matrix((np.ones(len(train), np.float32), (train.user_ix, train.item_ix)), shape=shape)
-
-    def measure() -> list[float]:
-        stamps: list[float] = []
-        model = implicit.cpu.bpr.BayesianPersonalizedRanking(
-            factors=dim - 1, iterations=EPOCHS + 1, num_threads=core_count(), verify_negative_samples=True
-        )
-        model.fit(matrix, show_progress=False, callback=lambda *_: stamps.append(time.perf_counter()))
-        return [after - before for before, after in pairwise(stamps)]
-
-    return measure
+    stamps: list[float] = []
+    model = implicit.cpu.bpr.BayesianPersonalizedRanking(
+        factors=dim - 1, iterations=EPOCHS + 1, num_threads=core_count(), verify_negative_samples=True
+    )
+    model.fit(matrix, show_progress=False, callback=lambda *_: stamps.append(time.perf_counter()))
+    return [after - before for before, after in pairwise(stamps)]
 
 
 def main() -> None:
@@ -64,30 +58,29 @@ def main() -> None:
     rounds = f"{arguments.rounds} rounds of {EPOCHS} epochs"
     print(f"{arguments.data}: {len(train):,} pairs, {core_count()} threads, {rounds}")
     for dim in (64, 128):
-        candidates = {
-            "counterpop, ledger": ours(train, dim, True),
-            "counterpop, no ledger": ours(train, dim, False),
-            "implicit BPR": peer(train, dim),
+        with_ledger, without = our_model(train, dim, True), our_model(train, dim, False)
+        seconds: dict[str, list[float]] = {
+            "counterpop, ledger": [],
+            "counterpop, no ledger": [],
+            "implicit BPR": [],
         }
-        seconds: dict[str, list[float]] = {name: [] for name in candidates}
+        ours, bare, theirs = seconds.values()
         for _ in range(arguments.rounds):
-            for name, measure in candidates.items():
-                seconds[name] += measure()
-        best = {name: min(values) for name, values in seconds.items()}
-        median = {name: statistics.median(values) for name, values in seconds.items()}
-        for name in candidates:
-            print(f"D {dim:3}  {name:22} best {best[name]:.4f} s  median {median[name]:.4f} s")
+            theirs += peer_seconds(train, dim)
+            time.sleep(0.5)  # the peer's threads spin for a while after their work
+            for _ in range(EPOCHS):
+                ours.append(seconds_of(with_ledger))
+                bare.append(seconds_of(without))
         # three rows read and written for each pair: what memory would allow if nothing stayed in the cache
-        moved = 6 * 4 * dim * len(train)
-        floor = moved / memory_bandwidth()
-        times = best["counterpop, ledger"] / floor
-        print(f"D {dim:3}  floor of memory bandwidth {floor:.4f} s: we are at {times:.1f} times it")
-        for label, figures in (("best", best), ("median", median)):
-            ours_now, without, theirs = figures.values()
-            print(
-                f"D {dim:3}  {label:6}: ours / implicit {ours_now / theirs:.2f}   "
-                f"ledger on / off {ours_now / without:.3f}"
-            )
+        floor = 6 * 4 * dim * len(train) / memory_bandwidth()
+        for name, values in seconds.items():
+            print(f"D {dim:3}  {name:22} best {min(values):.4f} s  median {statistics.median(values):.4f} s")
+        print(
+            f"D {dim:3}  floor of memory bandwidth {floor:.4f} s: we are at {min(ours) / floor:.1f} times it"
+        )
+        for label, figure in (("best", min), ("median", statistics.median)):
+            ratio, ledger = figure(ours) / figure(theirs), figure(ours) / figure(bare)
+            print(f"D {dim:3}  {label:6}: ours / implicit {ratio:.2f}   ledger on / off {ledger:.3f}")
 
 
 def memory_bandwidth() -> float:

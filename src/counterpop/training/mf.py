@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from counterpop.embeddings import Embeddings
+from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.interactions import Interactions
 from counterpop.kernels.mf import step_triples
 from counterpop.kernels.threads import core_count, in_parallel
@@ -13,6 +15,7 @@ from counterpop.runs import Model
 from counterpop.training.sampling import TripleSampler
 from counterpop.training.settings import Settings
 
+CACHE_LINE = 64  # bytes
 LEAST_BLOCK = 16  # items in a block, at least
 INITIAL_STREAM, SAMPLING_STREAM = 400, 401
 
@@ -33,8 +36,9 @@ class MatrixFactorisation:
         self._threads = min(threads, max(1, train.n_items // LEAST_BLOCK), train.n_users)
         values = np.random.default_rng([settings.seed, INITIAL_STREAM])
         scale = np.float32(settings.initial_scale)
-        self._users = values.standard_normal((train.n_users, settings.dim), dtype=np.float32) * scale
-        self._items = values.standard_normal((train.n_items, settings.dim), dtype=np.float32) * scale
+        self._users, self._items = (aligned((n, settings.dim)) for n in (train.n_users, train.n_items))
+        for table in (self._users, self._items):
+            table[:] = values.standard_normal(table.shape, dtype=np.float32) * scale
         self._sampler = TripleSampler(
             train,
             sampling=settings.sampling,
@@ -44,10 +48,7 @@ class MatrixFactorisation:
             generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
         )
         rows = (train.n_items, train.n_users) if settings.keeps_ledger else (0, 0)
-        # filled, not np.zeros: memory that is first touched within an epoch would slow it down
-        self._item_ledger, self._user_ledger = (
-            np.full((n, 4, settings.dim), 0, dtype=np.float32) for n in rows
-        )
+        self._item_ledger, self._user_ledger = (aligned((n, 4, settings.dim)) for n in rows)
         self._triples, self._recorded = 0, 0
 
     def epoch(self, lr: float) -> float:
@@ -80,3 +81,14 @@ class MatrixFactorisation:
         scale = self._triples / max(1, self._recorded)
         ledger = take(self._item_ledger), take(self._user_ledger)
         return Model(vectors, Ledger(*ledger, self._settings.ledger_every, self._triples, scale))
+
+
+def aligned(shape: tuple[int, ...]) -> FloatArray:
+    """Zeros whose rows begin on a cache line where their length allows it: worth a tenth of an epoch or more.
+
+    They are written, not only asked for: memory that is first touched within an epoch would slow it down.
+    """
+    size, line = math.prod(shape), CACHE_LINE // 4
+    space = np.full(size + line, 0, dtype=np.float32)
+    first = (-space.ctypes.data % CACHE_LINE) // 4
+    return space[first : first + size].reshape(shape)
