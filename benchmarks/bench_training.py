@@ -2,7 +2,8 @@
 
     python benchmarks/bench_training.py [--data ml10m] [--rounds 7]
 
-Rounds alternate between the candidates, ours epoch by epoch, so that a noisy machine is noisy for all. implicit counts one factor for its bias, so it gets one less.
+Rounds alternate between the candidates, ours epoch by epoch, so that a noisy machine is noisy for all.
+implicit counts one factor for its bias, so it gets one less.
 """
 
 import argparse
