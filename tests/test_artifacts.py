@@ -10,7 +10,7 @@ import pytest
 import counterpop as cp
 from counterpop import artifacts
 from counterpop.errors import ArtifactError, InputError
-from counterpop.tuning import tune_with_grid
+from counterpop.tuning import tune
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,8 @@ def run(split: cp.Split) -> cp.Run:
 def folder(tmp_path: Path, run: cp.Run, split: cp.Split) -> Path:
     cp.save_split(split, tmp_path / "split")
     cp.save_run(run, tmp_path / "run", tmp_path / "split")
-    adjustment, grid, _ = tune_with_grid(run, split)
-    cp.save_tuning(tmp_path / "run", adjustment, grid, {"target": "recall"})
+    adjustment = tune(run, split)
+    cp.save_tuning(tmp_path / "run", adjustment, adjustment.grid, {"target": "recall"})
     return tmp_path
 
 
@@ -78,12 +78,12 @@ def test_a_run_comes_back_as_it_was(folder: Path, run: cp.Run, split: cp.Split) 
             assert getattr(first.ledger, name) == getattr(second.ledger, name)
     assert saved.run.settings == run.settings
     assert saved.run.history == run.history
-    adjustment, grid, _ = tune_with_grid(run, split)
+    adjustment = tune(run, split)
     assert saved.adjustment is not None
     assert saved.grid is not None
     assert saved.adjustment.item_strength == adjustment.item_strength
     assert np.array_equal(saved.adjustment.item_direction, adjustment.item_direction)
-    for name, values in grid.values.items():
+    for name, values in adjustment.grid.values.items():
         assert np.array_equal(saved.grid.values[name], values)
     vectors = run.embeddings.user_vectors
     assert np.array_equal(cp.load_adjustment(folder / "run").query(vectors), adjustment.query(vectors))
@@ -201,8 +201,8 @@ def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, sp
 def test_files_that_are_not_ours_stay_and_do_no_harm(folder: Path, run: cp.Run, split: cp.Split) -> None:
     notes = folder / "run" / "notes.txt"
     notes.write_text("mine")
-    adjustment, grid, _ = tune_with_grid(run, split)
-    cp.save_tuning(folder / "run", adjustment, grid, {})
+    adjustment = tune(run, split)
+    cp.save_tuning(folder / "run", adjustment, adjustment.grid, {})
     notes.write_text("mine, later")
     assert cp.load_run(folder / "run").adjustment is not None
     cp.save_run(run, folder / "run", split)
@@ -214,8 +214,8 @@ def test_training_and_tuning_do_without_the_test_part(
 ) -> None:
     (folder / "split" / "test.parquet").unlink()
     cp.save_run(run, tmp_path / "again", folder / "split")
-    adjustment, grid, _ = tune_with_grid(run, artifacts.load_development(tmp_path / "again"))
-    cp.save_tuning(tmp_path / "again", adjustment, grid, {})
+    adjustment = tune(run, artifacts.load_development(tmp_path / "again"))
+    cp.save_tuning(tmp_path / "again", adjustment, adjustment.grid, {})
     assert cp.load_run(tmp_path / "again").adjustment is not None
     with pytest.raises(ArtifactError, match=r"test\.parquet is missing"):
         cp.load_split(tmp_path / "again")

@@ -56,8 +56,6 @@ def test_torch_is_imported_only_where_it_is_needed(path: Path) -> None:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    if not (ROOT / "__init__.py").exists():
-        pytest.skip("the package has no __init__ yet")
     heavy = "torch", "numba", "plotly", "polars", "scipy", "fastapi"
     code = f"import sys, counterpop; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -23,7 +23,7 @@ from counterpop.reporting.findings import contrasts, direction, explanation, hea
 from counterpop.reporting.tables import LABELS, format_figure
 from counterpop.runs import Model, Run
 from counterpop.splits import split_uniform
-from counterpop.tuning import tune_with_grid
+from counterpop.tuning import tune
 from counterpop.worlds import make_world
 
 EVIL = "<script>alert(1)</script>"
@@ -72,13 +72,19 @@ def make_report(name: str, seed: int) -> RunReport:
         np.abs(generator.normal(size=(120, 4, 7))).astype(np.float32), np.ones((150, 4, 7), np.float32), 1, 10
     )
     run = Run(Model(Embeddings(users, items, train.user_ids, train.item_ids)))
-    adjustment, grid, _ = tune_with_grid(run, split)
+    adjustment = tune(run, split)
     history = [
         {"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)
     ]
     evaluation = evaluate(adjustment, split, resamples=100)
     return RunReport(
-        name, {"dim": 7, "versions": {"numpy": "2"}}, history, evaluation, train.item_counts, grid, ledger
+        name,
+        {"dim": 7, "versions": {"numpy": "2"}},
+        history,
+        evaluation,
+        train.item_counts,
+        adjustment.grid,
+        ledger,
     )
 
 

@@ -18,7 +18,7 @@ from counterpop.interactions import Interactions
 from counterpop.ranking import rank, tie_order
 from counterpop.runs import Model, Run
 from counterpop.splits import Split
-from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune, tune_with_grid
+from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune
 from counterpop.worlds import World
 
 QUARTERS = tuple(n / 4 for n in range(11))
@@ -289,7 +289,8 @@ def same_adjustment(first: Adjustment, second: Adjustment) -> bool:
 
 
 def test_tune_takes_the_best_point_of_validation(run: Run, split: Split) -> None:
-    best, grid, ordinary = tune_with_grid(run, split)
+    best = tune(run, split)
+    grid, ordinary = best.grid, best.ordinary
     directions = find_directions(run.model, split.train)
     assert_same(grid, search_strengths(run.embeddings, directions, split.train, split.valid).values)
     assert_same(

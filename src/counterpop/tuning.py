@@ -219,6 +219,15 @@ def choose_strengths(
     return grid.item_strengths[a], grid.user_strengths[b]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tuned(Adjustment):
+    """An adjustment with the grid that its strengths were chosen from."""
+
+    grid: Grid
+    ordinary: Grid | None
+    """The same on the ordinary validation part, where there is one."""
+
+
 def tune(
     run: Run,
     split: Split | Development,
@@ -228,34 +237,12 @@ def tune(
     k: int = 20,
     item_direction: ItemDirection | None = None,
     user_direction: UserDirection | None = None,
-) -> Adjustment:
+) -> Tuned:
     """The adjustment whose strengths are best on the validation part; the test part is out of reach.
 
     Strengths are chosen on the model trained without the validation part. Where the run was refit on train +
     validation, the adjustment is that of the second model at the strengths of the first.
     """
-    return tune_with_grid(
-        run,
-        split,
-        target=target,
-        floor=floor,
-        k=k,
-        item_direction=item_direction,
-        user_direction=user_direction,
-    )[0]
-
-
-def tune_with_grid(
-    run: Run,
-    split: Split | Development,
-    *,
-    target: Target = "recall",
-    floor: Mapping[str, float] | None = None,
-    k: int = 20,
-    item_direction: ItemDirection | None = None,
-    user_direction: UserDirection | None = None,
-) -> tuple[Adjustment, Grid, Grid | None]:
-    """As `tune`, with the grid it chose from and that of the ordinary validation part, if there is one."""
     known = split.development if isinstance(split, Split) else split
     directions = find_directions(run.model, known.train, item_direction, user_direction)
     vectors = run.model.embeddings
@@ -263,10 +250,10 @@ def tune_with_grid(
     ordinary = None
     if known.ordinary is not None:
         ordinary = search_strengths(vectors, directions, known.train, known.ordinary, k=k)
-    item_strength, user_strength = choose_strengths(grid, target, floor, ordinary)
+    strengths = choose_strengths(grid, target, floor, ordinary)
     if run.refit is not None:
         directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)
-    adjustment = Adjustment(
-        directions.item, directions.user, item_strength, user_strength, run.embeddings, run.refit is not None
-    )
-    return adjustment, grid, ordinary
+    return Tuned(
+        directions.item, directions.user, *strengths, run.embeddings, run.refit is not None,
+        grid=grid, ordinary=ordinary,
+    )  # fmt: skip

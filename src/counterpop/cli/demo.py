@@ -21,7 +21,7 @@ from counterpop.ranking import rank, tie_order
 from counterpop.reporting import comparison_table, write_report
 from counterpop.splits import Split, split_uniform
 from counterpop.training import train
-from counterpop.tuning import tune_with_grid
+from counterpop.tuning import tune
 from counterpop.worlds import World, make_world, taste_recall
 
 # A small world wants smaller steps than the data sets behind the defaults, and can afford a fuller ledger;
@@ -73,13 +73,14 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
             run = train(split, method=method, epochs=epochs, seed=seed, on_progress=show, **SETTINGS)
         path = folder / name
         artifacts.save_run(run, path, folder / "split")
-        adjustment, grid, _ = tune_with_grid(run, split)
-        if method == "plain":
-            adjustment = adjustment.with_strengths(0.0, 0.0)
-        else:
-            artifacts.save_tuning(path, adjustment, grid, {"target": "recall", "k": 20})
+        tuned = tune(run, split)
+        plain = tuned.with_strengths(0.0, 0.0)
+        adjustment = plain
+        if method == "gradient":
+            artifacts.save_tuning(path, tuned, tuned.grid, {"target": "recall", "k": 20})
+            adjustment = tuned
         truth = {
-            "plain": found_favourites(world, adjustment.with_strengths(0.0, 0.0), split),
+            "plain": found_favourites(world, plain, split),
             "adjusted": found_favourites(world, adjustment, split),
         }
         reports.append(replace(summarise(path), truth=truth))

@@ -11,7 +11,7 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.progress import output, working
 from counterpop.directions import ItemDirection, UserDirection
-from counterpop.tuning import Target, tune_with_grid
+from counterpop.tuning import Target, tune
 
 
 def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -59,7 +59,7 @@ def command(
     """
     saved = artifacts.load_run(run)
     with working("measuring 121 pairs of strengths"):
-        adjustment, grid, _ = tune_with_grid(
+        adjustment = tune(
             saved.run, artifacts.load_development(run), target=target, floor=floor, k=k,
             item_direction=item_direction, user_direction=user_direction,
         )  # fmt: skip
@@ -67,8 +67,11 @@ def command(
         "target": target, "floor": floor, "k": k,
         "item_direction": item_direction, "user_direction": user_direction,
     }  # fmt: skip
-    artifacts.save_tuning(run, adjustment, grid, how)
-    plain, chosen = grid.at(0.0, 0.0), grid.at(adjustment.item_strength, adjustment.user_strength)
+    artifacts.save_tuning(run, adjustment, adjustment.grid, how)
+    plain, chosen = (
+        adjustment.grid.at(0.0, 0.0),
+        adjustment.grid.at(adjustment.item_strength, adjustment.user_strength),
+    )
     if not quiet:
         output.print(
             f"item strength {adjustment.item_strength}, user strength {adjustment.user_strength}: validation "
@@ -76,5 +79,5 @@ def command(
         )
     return {
         "run": run, "item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength,
-        "users": grid.users, "plain": plain, "adjusted": chosen, **how,
+        "users": adjustment.grid.users, "plain": plain, "adjusted": chosen, **how,
     }  # fmt: skip

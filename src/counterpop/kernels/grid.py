@@ -109,10 +109,8 @@ def _choose(shifted, n, bar, tie, chosen, k):
     for start in range(0, n, CHUNK):
         chunk = shifted[start : min(start + CHUNK, n)]
         if count_from(chunk, bar):
-            for m in range(
-                len(chunk)
-            ):  # every place is written, and kept where it counts: no branch to guess
-                chosen[n_chosen] = start + m
+            for m in range(len(chunk)):
+                chosen[n_chosen] = start + m  # always written, kept where it counts: no branch to guess
                 n_chosen += chunk[m] >= bar
     if n_chosen > 4 * k:  # many ties, as for a user of zeros: one sort instead of many removals
         by_tie = chosen[:n_chosen][np.argsort(tie[chosen[:n_chosen]])]
