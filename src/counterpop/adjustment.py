@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.directions import Directions
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
 
@@ -32,10 +31,6 @@ class Adjustment:
         for name in ("item_strength", "user_strength"):
             if not np.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, got {getattr(self, name)!r}")
-
-    @property
-    def directions(self) -> Directions:
-        return Directions(self.item_direction, self.user_direction)
 
     def with_strengths(self, item_strength: float, user_strength: float) -> Adjustment:
         """The same directions at other strengths."""

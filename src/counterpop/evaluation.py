@@ -25,7 +25,7 @@ from counterpop.metrics.popularity import (
     popularity_groups,
     tail_share,
 )
-from counterpop.ranking import rank, tie_order
+from counterpop.ranking import rank_users
 from counterpop.splits import Split
 
 On = Literal["valid", "test"]
@@ -140,15 +140,10 @@ def measure_model(
     threads: int | None = None,
 ) -> Measures:
     """The measures of an adjusted model's lists, train items left out."""
-    vectors = adjustment.embeddings
-    if vectors is None:
-        raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
-    check_same_ids(vectors, train, held)
+    if adjustment.embeddings is not None:
+        check_same_ids(adjustment.embeddings, held)
     users = np.flatnonzero(held.user_counts).astype(np.int32)
-    lists, _ = rank(
-        adjustment.query(vectors.user_vectors[users]), vectors.item_vectors, k,
-        users=users, seen=[train], ties=tie_order(vectors.item_ids), threads=threads,
-    )  # fmt: skip
+    lists, _ = rank_users(adjustment, users, train, k, threads)
     return measure(lists, users, train, held, resamples=resamples, seed=seed)
 
 

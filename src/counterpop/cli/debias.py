@@ -53,6 +53,7 @@ def command(
     says so and the strengths are 0. Vector files hold a matrix `vectors` and, optionally, `ids`; a bare npy
     matrix is in the order of the log's sorted ids.
     """
+    artifacts.check_target(out, "adjustment")
     with working("reading"):
         (users, user_ids), (items, item_ids) = read_vectors(user_vectors), read_vectors(item_vectors)
         log = read_interactions(interactions, user=user, item=item)

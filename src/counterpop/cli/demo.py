@@ -14,10 +14,10 @@ import polars as pl
 from counterpop import artifacts
 from counterpop.adjustment import Adjustment
 from counterpop.cli import shell
+from counterpop.cli.loading import adjustment_for
 from counterpop.cli.progress import output, training_progress
 from counterpop.cli.report import summarise
-from counterpop.errors import InputError
-from counterpop.ranking import rank, tie_order
+from counterpop.ranking import rank_users
 from counterpop.reporting import comparison_table, write_report
 from counterpop.splits import Split, split_uniform
 from counterpop.training import train
@@ -31,14 +31,8 @@ SETTINGS: dict[str, Any] = {"dim": 64, "lr": 0.05, "sampling": "interactions", "
 
 def found_favourites(world: World, adjustment: Adjustment, split: Split, k: int = 20) -> float:
     """Share of the k items that users truly like most, of those not in train, that are in their lists."""
-    vectors = adjustment.embeddings
-    if vectors is None:
-        raise InputError("an adjustment without its vectors cannot rank")
-    users = np.arange(len(vectors.user_vectors), dtype=np.int32)
-    lists, _ = rank(
-        adjustment.query(vectors.user_vectors), vectors.item_vectors, k,
-        users=users, seen=[split.train], ties=tie_order(vectors.item_ids),
-    )  # fmt: skip
+    users = np.arange(split.train.n_users, dtype=np.int32)
+    lists, _ = rank_users(adjustment, users, split.train, k)
     return float(taste_recall(world, lists, exclude=split.train).mean())
 
 
@@ -73,14 +67,12 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
             run = train(split, method=method, epochs=epochs, seed=seed, on_progress=show, **SETTINGS)
         path = folder / name
         artifacts.save_run(run, path, folder / "split")
-        tuned = tune(run, split)
-        plain = tuned.with_strengths(0.0, 0.0)
-        adjustment = plain
         if method == "gradient":
+            tuned = tune(run, split)
             artifacts.save_tuning(path, tuned, tuned.grid, {"target": "recall", "k": 20})
-            adjustment = tuned
+        adjustment = adjustment_for(artifacts.load_run(path), split.development)
         truth = {
-            "plain": found_favourites(world, plain, split),
+            "plain": found_favourites(world, adjustment.with_strengths(0.0, 0.0), split),
             "adjusted": found_favourites(world, adjustment, split),
         }
         reports.append(replace(summarise(path), truth=truth))

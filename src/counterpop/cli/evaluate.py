@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import output, working
-from counterpop.evaluation import On, compare, evaluate
-from counterpop.reporting import RunReport, comparison_table
+from counterpop.cli.report import summarise
+from counterpop.evaluation import On, compare
+from counterpop.reporting import comparison_table
 
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
@@ -33,21 +31,11 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     coverage, Gini and the five popularity groups say what the lists expose. Train items are never ranked; on
     test, validation items are left out only if the model was refit on them.
     """
-    evaluations, reports = [], []
+    reports = []
     for path in [run, *([against] if against else [])]:
-        saved, split = artifacts.load_run(path), artifacts.load_split(path)
         with working(f"measuring {path}"):
-            measured = evaluate(adjustment_for(saved, split.development, on), split, on, k, seed=seed)
-        evaluations.append(measured)
-        reports.append(
-            RunReport(
-                Path(path).resolve().name,
-                saved.run.settings,
-                saved.run.history,
-                measured,
-                trained_on(saved, split.development, on).item_counts,
-            )
-        )
+            reports.append(summarise(path, k, seed, on))
+    evaluations = [report.evaluation for report in reports]
     result = {"run": run, **evaluations[0].to_json()}
     if against:
         result["against"] = {

@@ -14,7 +14,7 @@ from counterpop.cli import shell
 from counterpop.cli.loading import adjustment_for
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
-from counterpop.ranking import rank, tie_order
+from counterpop.ranking import rank_users
 
 WRITERS = {
     ".csv": "write_csv",
@@ -74,10 +74,7 @@ def command(
         adjustment.user_strength if user_strength is None else user_strength,
     )
     with working(f"ranking for {len(at):,} users"):
-        items, scores = rank(
-            adjustment.query(vectors.user_vectors[at]), vectors.item_vectors, k,
-            users=at, seen=[everything], ties=tie_order(vectors.item_ids),
-        )  # fmt: skip
+        items, scores = rank_users(adjustment, at, everything, k)
     row, place = np.nonzero(items >= 0)
     table = pl.DataFrame({
         "user": vectors.user_ids[at[row]].tolist(),

@@ -12,19 +12,19 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import output, working
-from counterpop.evaluation import evaluate
+from counterpop.evaluation import On, evaluate
 from counterpop.reporting import RunReport, write_report
 
 
-def summarise(path: str | Path, k: int = 20, seed: int = 0) -> RunReport:
-    """What the page says of one run folder, measured on test."""
+def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> RunReport:
+    """What there is to say of one run folder, measured on a held-out part."""
     saved, split = artifacts.load_run(path), artifacts.load_split(path)
     return RunReport(
         Path(path).resolve().name,
         saved.run.settings | {"versions": saved.manifest["versions"]},
         saved.run.history,
-        evaluate(adjustment_for(saved, split.development), split, "test", k, seed=seed),
-        trained_on(saved, split.development).item_counts,
+        evaluate(adjustment_for(saved, split.development, on), split, on, k, seed=seed),
+        trained_on(saved, split.development, on).item_counts,
         saved.grid,
         saved.run.ledger,
     )
