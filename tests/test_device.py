@@ -113,6 +113,20 @@ def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(
     assert_same(*models)
 
 
+@needs_gpu
+def test_a_recorded_step_is_the_step(log: Interactions) -> None:
+    """After the first epoch a GPU repeats a recorded step: the same training as calling it each time."""
+    settings = settings_for("cuda", backbone="lightgcn", batch=100, edge_dropout=0.0)
+    models, losses = [], []
+    for replay in (False, True):
+        trainee = DeviceEncoder(LightGCN(log, settings), log, settings, replay=replay)
+        losses.append([trainee.epoch(lr) for lr in (0.05, 0.02, 0.01)])
+        models.append(trainee.model())
+    assert_same(*models)
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert models[0].ledger.triples == models[1].ledger.triples == 3 * 6 * (len(log) // 6)
+
+
 # --- sampling ---
 
 

@@ -32,11 +32,9 @@ def step_epoch(
         D=dim, WIDTH=triton.next_power_of_2(dim), ROWS=ROWS, BCE=settings.loss == "bce",
         NORMALISED=settings.normalises, LEDGER=ledger is not None, num_warps=4,
     )  # fmt: skip
-    records = -(-n // every)
     if ledger:
-        ledger.triples += n
-        ledger.records += records
-    return loss[0] / records
+        ledger.count(n)
+    return loss[0] / -(-n // every)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]

@@ -31,7 +31,8 @@ class LightGCN(torch.nn.Module):
             values = graph.values() * kept[self._edges] / (1 - self._dropout)
             graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
         vectors: Tensor = _Propagation.apply(self.tables, graph, self._layers)
-        return vectors[: self._n_users], vectors[self._n_users :]
+        users, items = vectors.split([self._n_users, len(vectors) - self._n_users])
+        return users, items
 
 
 class _Propagation(torch.autograd.Function):

@@ -34,7 +34,7 @@ def begin(
         own = copy.deepcopy(encoder) if isinstance(encoder, torch.nn.Module) else encoder(train)
         return DeviceEncoder(own, train, settings)
     if settings.backbone == "lightgcn":
-        return DeviceEncoder(LightGCN(train, settings), train, settings)
+        return DeviceEncoder(LightGCN(train, settings), train, settings, replay=True)
     return DeviceTables(train, settings)
 
 
@@ -100,8 +100,12 @@ class DeviceTables(_Trainee):
             from counterpop.training.device.fused import step_epoch
 
             return step_epoch(self._users, self._items, triples, lr, self._settings, self._ledger)
-        losses = [self.step(batch, lr) for batch in triples.split(self._settings.batch, dim=1)]
-        return torch.cat(losses).mean()
+        batches = triples.split(self._settings.batch, dim=1)
+        losses = torch.cat([self.step(batch, lr) for batch in batches])
+        if self._ledger:
+            for batch in batches:
+                self._ledger.count(batch.shape[1])
+        return losses.mean()
 
     def step(self, triples: Tensor, lr: float) -> Tensor:
         """One step along a batch (3, B); returns its losses."""
@@ -123,26 +127,52 @@ class DeviceEncoder(_Trainee):
     """Any module that returns (user vectors, item vectors), its parameters moved by Adam, batch after batch.
 
     The loss's gradient at the module's output is computed here, recorded in the ledger there, and handed to
-    autograd, which carries it back to the parameters.
+    autograd, which carries it back to the parameters. With `replay`, for a module whose every call does the
+    same, a GPU records one step and then repeats it, which spares the host's time for some fifty kernels.
     Limit: every step encodes all users and items.
     """
 
-    def __init__(self, module: torch.nn.Module, train: Interactions, settings: Settings) -> None:
+    def __init__(
+        self, module: torch.nn.Module, train: Interactions, settings: Settings, replay: bool = False
+    ) -> None:
         self._module = module.to(find_device(settings))
         super().__init__(train, settings, check_output(self.vectors(), train))
         cuda = self._device.type == "cuda"
-        self._optimiser = torch.optim.Adam(self._module.parameters(), lr=settings.lr, fused=cuda)
+        self._lr = torch.tensor(settings.lr, device=self._device)
+        self._optimiser = torch.optim.Adam(
+            self._module.parameters(), lr=self._lr if cuda else settings.lr, fused=cuda, capturable=cuda
+        )
+        self._loss = torch.zeros((), device=self._device)
+        # every batch has the same size; the few triples over are another epoch's
+        self._steps = max(1, round(self._sampler.triples / settings.batch))
+        self._batch = torch.zeros(
+            3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device
+        )
+        self._replays, self._recorded = replay and cuda, None
 
     def epoch(self, lr: float) -> float:
-        for group in self._optimiser.param_groups:
-            group["lr"] = lr
-        triples, batch = self._sampler.epoch(), self._settings.batch
         self._module.train()
-        losses = [self.step(triples[:, first : first + batch]) for first in range(0, triples.shape[1], batch)]
-        return float(torch.stack(losses).sum()) / max(1, triples.shape[1])
+        self._lr.fill_(lr)
+        if self._device.type == "cpu":  # where Adam wants a plain number
+            self._optimiser.param_groups[0]["lr"] = lr
+        self._loss.zero_()
+        triples, size = self._sampler.epoch(), self._batch.shape[1]
+        for step in range(self._steps):
+            self._batch.copy_(triples[:, step * size : (step + 1) * size])
+            if self._recorded:
+                self._recorded.replay()
+            else:
+                self.step(self._batch)
+        if self._ledger:
+            self._ledger.count(size, self._steps)
+        if self._replays and not self._recorded:  # after an epoch everything has been called once
+            self._recorded = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._recorded):
+                self.step(self._batch)
+        return float(self._loss) / (size * self._steps)
 
-    def step(self, triples: Tensor) -> Tensor:
-        """One step along a batch (3, B); returns the sum of its losses."""
+    def step(self, triples: Tensor) -> None:
+        """One step along a batch (3, B)."""
         users, items = self._encode()
         u, i, j = triples
         with torch.no_grad():
@@ -152,10 +182,10 @@ class DeviceEncoder(_Trainee):
                 self._ledger.record(triples, found, A, B)
             at_users = torch.zeros_like(users).index_add_(0, u, found.user)
             at_items = torch.zeros_like(items).index_add_(0, i, found.item).index_add_(0, j, found.negative)
+            self._loss += found.loss.sum()
         self._optimiser.zero_grad()
         torch.autograd.backward([users, items], [at_users, at_items])
         self._optimiser.step()
-        return found.loss.sum()
 
     def _encode(self) -> tuple[Tensor, Tensor]:
         users, items = self._module()

@@ -72,8 +72,11 @@ class DeviceLedger:
         self.items.index_add_(0, i, torch.stack([p, none, g_i * p, none], 1))
         self.items.index_add_(0, j, torch.stack([none, p, none, g_j * p], 1))
         self.users.index_add_(0, u, torch.stack([A, B, g_i * A, g_j * B], 1))
-        self.triples += triples.shape[1]
-        self.records += len(u)
+
+    def count(self, size: int, batches: int = 1) -> None:
+        """Notes that so many batches of this size have been recorded."""
+        self.triples += size * batches
+        self.records += -(-size // self.every) * batches
 
     def on_host(self) -> Ledger:
         """A copy as a value."""
