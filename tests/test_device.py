@@ -116,7 +116,7 @@ def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(
 @needs_gpu
 def test_a_recorded_step_is_the_step(log: Interactions) -> None:
     """After the first epoch a GPU repeats a recorded step: the same training as calling it each time."""
-    settings = settings_for("cuda", backbone="lightgcn", batch=100, edge_dropout=0.0)
+    settings = settings_for("cuda", backbone="lightgcn")
     models, losses = [], []
     for replay in (False, True):
         trainee = DeviceEncoder(LightGCN(log, settings), log, settings, replay=replay)
@@ -124,7 +124,7 @@ def test_a_recorded_step_is_the_step(log: Interactions) -> None:
         models.append(trainee.model())
     assert_same(*models)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    assert models[0].ledger.triples == models[1].ledger.triples == 3 * 6 * (len(log) // 6)
+    assert models[0].ledger.triples == models[1].ledger.triples == 3 * 64 * (len(log) // 64)
 
 
 # --- sampling ---

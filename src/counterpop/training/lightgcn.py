@@ -60,7 +60,7 @@ class LightGCN:
         """Goes once through the data; returns the mean loss of the triples that were recorded."""
         drawn = self._sampler.epoch()
         number = sum(int(triples.block_starts[-1]) for triples in drawn)
-        steps = max(1, round(number / self._settings.batch))
+        steps = self._settings.steps(number)
         total = np.zeros(2)
         for step in range(steps):
             self.encode()

@@ -18,6 +18,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 Device = Literal["cpu", "cuda"]
 Engine = Literal["native", "torch"]
 
+LEAST_STEPS = 64  # of an epoch: small data would else be learnt in a handful of steps
 INITIAL_STREAM, SAMPLING_STREAM, DROPOUT_STREAM = 400, 401, 403  # of the seed
 
 # What a setting is where it was not given. MF takes one SGD step for each triple, LightGCN one step of Adam
@@ -51,7 +52,7 @@ class Settings:
     edge_dropout: float = 0.0
     """Share of the graph's edges left out at random in each step of LightGCN."""
     batch: int = None  # type: ignore[assignment]
-    """Triples of one step. MF on the CPU steps after every triple."""
+    """Triples of one step, at most a 64th of an epoch. MF on the CPU steps after every triple."""
     negatives: int = 1
     """Negatives for each positive; an epoch has this many times as many triples."""
     negative_power: float = 0.0
@@ -111,6 +112,10 @@ class Settings:
             raise InputError("the native engine runs on the CPU alone; take engine torch for cuda")
         if self.reg * self.lr >= 1:
             raise InputError(f"reg must be below 1/lr = {1 / self.lr:g}, got {self.reg}")
+
+    def steps(self, triples: int) -> int:
+        """How many batches an epoch of so many triples is cut into."""
+        return max(1, min(LEAST_STEPS, triples), round(triples / self.batch))
 
     @property
     def normalises(self) -> bool:

@@ -144,7 +144,7 @@ class DeviceEncoder(_Trainee):
         )
         self._loss = torch.zeros((), device=self._device)
         # every batch has the same size; the few triples over are another epoch's
-        self._steps = max(1, round(self._sampler.triples / settings.batch))
+        self._steps = settings.steps(self._sampler.triples)
         self._batch = torch.zeros(
             3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device
         )
