@@ -224,7 +224,7 @@ def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Inte
         "short_lists": 10, "empty_lists": 1, "users_without_list": 10, "users_without_profile": 1,
         "already_chosen": again, "repeated": 7, "known_held_out": both,
     }  # fmt: skip
-    assert "10 lists hold fewer than 6 items." in found.sentences
+    assert "Lists of fewer than 6 items: 10." in found.sentences
     assert len(found.sentences) == len(found.notes)
     assert set(found.notes) <= set(NOTES)
 

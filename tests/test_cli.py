@@ -298,7 +298,7 @@ def test_the_audit_of_anybody_s_lists(folder: Path, tmp_path: Path) -> None:
     assert printed["published"]["PopREO"] is None  # nothing was held out
     shown = call("audit", "--recommendations", lists, *mine, *log, "--k", 4)
     assert shown.exit_code == 0
-    assert "1,800 rows lie beyond place 4 of their list" in shown.stdout
+    assert "Rows beyond place 4 of their list, which were not audited: 1,800." in shown.stdout
     assert "Tail share (APLT)" in shown.stdout
     pl.read_csv(lists).head(40).with_columns(item=pl.lit("new")).write_csv(tmp_path / "new.csv")
     refused = call("audit", "--recommendations", tmp_path / "new.csv", *mine, *log)

@@ -171,20 +171,20 @@ SEGMENT_RULE = (
 )
 GROUP_RULE = "Items by falling interactions: four groups of 5 % of the items each, then the remaining 80 %."
 NOTES: Mapping[str, str] = {
-    "short_lists": "{n:,} lists hold fewer than {k} items",
-    "empty_lists": "{n:,} lists are empty",
-    "users_without_list": "{n:,} users of the log have no list",
-    "users_without_profile": "{n:,} lists are of users without a profile, who are in no segment",
-    "already_chosen": "{n:,} recommended items are already in the profile of their user",
-    "unknown_users": "{n:,} users with a list are not in the log",
-    "unknown_items": "{n:,} recommended items are not in the log and count as items without interactions",
-    "repeated": "{n:,} rows repeat an item of the same list; its first place was kept",
-    "beyond_k": "{n:,} rows lie beyond place {k} of their list and were not audited",
-    "without_vector": "{n:,} rows of the log are of users or items without a vector and were left out",
-    "unknown_held_out": "{n:,} held-out pairs are of users or items that the log lacks and were left out",
-    "known_held_out": "{n:,} held-out pairs are in the log as well and were left out",
+    "short_lists": "Lists of fewer than {k} items",
+    "empty_lists": "Empty lists",
+    "users_without_list": "Users of the log without a list",
+    "users_without_profile": "Lists of users without a profile, who are in no segment",
+    "already_chosen": "Recommended items that are already in their user's profile",
+    "unknown_users": "Users with a list whom the log lacks",
+    "unknown_items": "Recommended items that the log lacks, counted as items without interactions",
+    "repeated": "Rows that repeat an item of their list, of which the first place was kept",
+    "beyond_k": "Rows beyond place {k} of their list, which were not audited",
+    "without_vector": "Rows of the log left out, as their user or item has no vector",
+    "unknown_held_out": "Held-out pairs left out, as the log lacks their user or item",
+    "known_held_out": "Held-out pairs left out, as the log holds them as well",
 }
-"""Sentences for what a reader must know of the input."""
+"""What a reader must know of the input, each with its number."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Audit:
     @property
     def sentences(self) -> list[str]:
         """The notes in words."""
-        return [NOTES[name].format(n=n, k=self.k) + "." for name, n in self.notes.items()]
+        return [f"{NOTES[name].format(k=self.k)}: {n:,}." for name, n in self.notes.items()]
 
     @cached_property
     def verdict(self) -> Verdict:

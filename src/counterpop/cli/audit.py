@@ -25,7 +25,7 @@ K = 20  # of a model's lists
 
 
 @click.command(
-    epilog="Example: counterpop audit RUN --html audit.html, or of any system "
+    epilog="Example: counterpop audit RUN --html audit.html, or for any system "
     "counterpop audit --recommendations lists.csv --interactions log.parquet --html audit.html"
 )
 @click.argument("run", type=click.Path(), required=False)
