@@ -331,7 +331,8 @@ def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
 def test_as_dict_can_be_written_and_defines_all_it_holds(log: Interactions) -> None:
     users = np.arange(N_USERS, dtype=np.int32)
     told = audit(some_lists(users), users, log).as_dict()
-    json.dumps(told)
+    json.dumps(told, allow_nan=False)
+    assert told["pop_reo"] is None is told["published"]["PopREO"]  # nothing was held out
     assert {"average_popularity", "tail_share", "coverage", "gini", "groups", "segments"} <= told.keys()
     for name, definition in told["definitions"].items():
         assert name in told and definition["definition"].endswith(".")
@@ -354,6 +355,7 @@ def refused(log: Interactions, lists: list, users: list, **more: Audit) -> str:
 
 def test_wrong_lists_are_refused_with_a_sentence(log: Interactions) -> None:
     assert "a row for each of the 2 users" in refused(log, [[1, 2]], [1, 2])
+    assert "it holds no rows" in refused(log.rows(log.user_ix < 0), [[1, 2]], [1])
     assert "no list holds an item" in refused(log, [[-1, -1]], [1])
     assert "positions among the log's 40 items" in refused(log, [[1, 40]], [1])
     assert "positions among" in refused(log, [[1, 2]], [60])

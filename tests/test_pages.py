@@ -60,15 +60,19 @@ def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
     """Opens a page; nothing but its file may be asked for, and nothing may go wrong on it."""
     contexts, wrong = [], []
 
-    def opened(name: str, size: dict[str, int] = DESKTOP, scheme: str = "light", **more: Any) -> Any:
+    def opened(
+        name: str, size: dict[str, int] = DESKTOP, scheme: str = "light", before: str = "", **more: Any
+    ) -> Any:
         contexts.append(browser.new_context(viewport=size, color_scheme=scheme, **more))
         page = contexts[-1].new_page()
+        if before:
+            page.add_init_script(before)
         page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda request: request.url == address or wrong.append(request.url))
         address = pages[name].as_uri()
         page.goto(address)
-        if more.get("java_script_enabled", True):
+        if more.get("java_script_enabled", True) and not before:
             page.wait_for_function(READY)
         return page
 
@@ -199,3 +203,10 @@ def test_without_scripts_the_text_and_the_tables_remain(visit: Any) -> None:
     page = visit("report", java_script_enabled=False)
     assert page.locator("noscript").inner_text().startswith("The figures below are drawn by a script")
     assert page.locator("table").first.inner_text().count("first, plain") == 1
+
+
+def test_a_browser_that_cannot_unpack_the_script_is_told(visit: Any) -> None:
+    page = visit("audit", before="delete window.DecompressionStream")
+    page.get_by_text("This browser cannot draw the figures below. The tables hold the numbers.").wait_for()
+    page.locator("summary").first.click()
+    page.locator(".numbers table").first.wait_for()

@@ -241,10 +241,11 @@ class Audit:
 
     @cached_property
     def verdict(self) -> Verdict:
+        """What the figures amount to."""
         return _judge(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON: items are drawn together in bins of popularity ranks."""
+        """All of it for JSON: items together in bins of popularity ranks, None for what cannot be known."""
         rank, lists = mean_by_rank(self.exposure / max(1, self.users), self.item_counts)
         found: dict[str, Any] = {
             "k": self.k,
@@ -275,7 +276,7 @@ class Audit:
                 name: mean_by_rank(getattr(self.picture, name), self.item_counts)[1].tolist()
                 for name in parts
             }
-        return found
+        return {name: _without_nan(value) for name, value in found.items()}
 
 
 def audit(
@@ -335,15 +336,6 @@ def audit(
         "pop_rsp": _parity(lists, users, log, popular, fresh),
         "pop_reo": float("nan") if later is None else _opportunity(lists, users, later, popular),
     }
-    group_of = popularity_groups(counts)
-    groups = tuple(
-        {
-            "items": int((group_of == g).sum()),
-            "interactions": float(counts[group_of == g].sum() / max(1, counts.sum())),
-            "frequency": float(exposed[group_of == g].sum() / max(1, exposed.sum())),
-        }
-        for g in range(HEAD_GROUPS + 1)
-    )
     has_list = np.zeros(log.n_users, dtype=bool)
     has_list[users] = True
     stated = {
@@ -358,7 +350,7 @@ def audit(
     return Audit(
         lists.shape[1], len(users), log.n_items, int(popular.sum()),
         {name: measures[name] for name in DEFINITIONS},
-        groups,
+        _groups(counts, exposed),
         _segments(per_user, shown, chosen, both),
         {name: stated[name] for name in NOTES if stated.get(name)},
         users, per_user, exposed, counts,
@@ -388,6 +380,8 @@ def _check(lists: IntArray, users: IntArray, log: Interactions, held: Interactio
             f"lists must be a matrix of item positions with a row for each of the {len(users)} users, got "
             f"{lists.dtype} of shape {lists.shape}"
         )
+    if not len(log):
+        raise InputError("an audit needs the log behind the lists, but it holds no rows; pass another")
     if not (lists >= 0).any():
         raise InputError("nothing to audit: no list holds an item")
     if lists.min() < -1 or lists.max() >= log.n_items or users.min() < 0 or users.max() >= log.n_users:
@@ -500,6 +494,19 @@ def _opportunity(lists: IntArray, users: IntArray, held: Interactions, popular: 
         return relative_spread(found / wanted)
 
 
+def _groups(counts: NDArray[np.int64], exposed: NDArray[np.int64]) -> tuple[Mapping[str, Any], ...]:
+    """Each popularity group's items, and its shares of the interactions and of the recommendations."""
+    group_of = popularity_groups(counts)
+    return tuple(
+        {
+            "items": int((group_of == g).sum()),
+            "interactions": float(counts[group_of == g].sum() / counts.sum()),
+            "frequency": float(exposed[group_of == g].sum() / exposed.sum()),
+        }
+        for g in range(HEAD_GROUPS + 1)
+    )
+
+
 def _segments(
     per_user: Mapping[str, NDArray[np.float64]],
     shown: NDArray[np.float64],
@@ -562,6 +569,14 @@ def _judge(found: Audit) -> Verdict:
         f"concentrated than the log (Gini {m['gini']:.3f} against {m['log_gini']:.3f})"
     )
     return Verdict(leaning, headline, f"{first}. {tail}. {spread}.")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _percent(share: float) -> str:
