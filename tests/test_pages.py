@@ -86,7 +86,7 @@ def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 def test_a_page_is_open_in_two_seconds_and_light(visit: Any, pages: dict[str, Path], name: str) -> None:
     assert pages[name].stat().st_size < 3_000_000
     loaded = "performance.getEntriesByType('navigation')[0].loadEventEnd"
-    assert min(visit(name).evaluate(loaded) for _ in range(3)) < 2000
+    assert any(visit(name).evaluate(loaded) < 2000 for _ in range(3))
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,11 @@ def test_everybody_can_read_it(
 ) -> None:
     page = visit(name, size, scheme)
     page.evaluate("plots.forEach(draw)")
-    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
-    page.wait_for_function(
-        "[...document.querySelectorAll('.numbers')].every((n) => n.querySelector('table'))"
+    page.evaluate(
+        "document.querySelectorAll('details:not(.numbers)').forEach((part) => { part.open = true })"
     )
+    page.locator(".numbers summary").first.click()
+    page.locator(".numbers table").first.wait_for()
     page.screenshot(path=tmp_path / "page.png")
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
