@@ -43,8 +43,11 @@ def write_data(folder: Path, users: int, items: int, pairs: int) -> None:
 
 def open_page(path: Path) -> None:
     """Prints when a page was loaded and when its first and its last figure were drawn."""
-    from playwright.sync_api import sync_playwright
-
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        print("the page was not opened: playwright is not installed")
+        return
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     taken = []
     with sync_playwright() as play:

@@ -154,6 +154,7 @@ def test_the_report_of_two_runs(folder: Path, tmp_path: Path) -> None:
 def test_the_demo_leaves_a_run_and_a_page(tmp_path: Path) -> None:
     printed = call_json("demo", "--out", tmp_path / "demo", "--users", 800, "--items", 300, "--epochs", 60)
     assert (tmp_path / "demo" / "report.html").is_file()
+    assert (tmp_path / "demo" / "audit.html").is_file()
     assert cp.load_run(tmp_path / "demo" / "run").adjustment is not None
     truth = printed["run"]["true_taste_recall"]
     assert truth["adjusted"] > 1.1 * truth["plain"]
