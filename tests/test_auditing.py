@@ -239,14 +239,15 @@ def test_what_cannot_be_known_is_no_number(log: Interactions) -> None:
     assert "nan" not in stranger.verdict.text
 
 
-# ------------------------------------------------------------------------------- three systems that are known
+# ------------------------------------------------------------------------------------- systems that are known
 
 
 def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
-    """Lists of three systems: hits for all; drawn as often as items are chosen; drawn from the tail."""
+    """Lists of hits; drawn as often as items are chosen; from the tail; from the middle; hits and tail."""
     draw = np.random.default_rng(0)
     chance = 0.9 / np.arange(1, 501) ** 0.8
     log = random_log(400, 500, chance, seed=1)
+    popular = head(log.item_counts)
     unseen = np.ones((400, 500), bool)
     unseen[log.user_ix, log.item_ix] = False
     scores = {
@@ -255,16 +256,17 @@ def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
         "even": np.where(
             unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf
         ),
-        "tail": np.where(head(log.item_counts), -np.inf, draw.random((400, 500))),
+        "tail": np.where(popular, -np.inf, draw.random((400, 500))),
+        "middle": np.where(popular & (log.item_counts < 60), draw.random((400, 500)), -np.inf),
     }
     lists = {}
     for name, of_items in scores.items():
         best = np.argsort(-of_items, axis=1)[:, :10].astype(np.int32)
         lists[name] = np.where(np.isfinite(np.take_along_axis(of_items, best, axis=1)), best, np.int32(-1))
-    return log, lists
+    return log, lists | {"ends": np.hstack([lists["popular"][:, :5], lists["tail"][:, :5]])}
 
 
-def test_the_verdict_tells_three_systems_apart() -> None:
+def test_the_verdict_tells_systems_apart() -> None:
     log, lists = systems()
     everybody = np.arange(400, dtype=np.int32)
     found = {name: audit(rows, everybody, log) for name, rows in lists.items()}

@@ -32,11 +32,11 @@ from counterpop.metrics.popularity import (
 from counterpop.ranking import rank_users
 
 Kind = Literal["count", "share", "lift", "number"]
-Leaning = Literal["popular", "even", "tail"]
+Leaning = Literal["popular", "even", "tail", "middle", "ends"]
 CLASSES = ("top", "middle", "tail")
 SEGMENTS = ("niche", "mixed", "mainstream")
 SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
-EVEN = 0.1  # an amplification up to this, up or down, is called none
+EVEN, EVEN_TAIL = 0.1, 0.2  # so far from the log, popularity and tail share are still called as in the log
 STRONG = 0.5  # "strongly": half as popular as the log, or half of the way to the most popular items
 REPEATS = 0.01  # of the places: from here on a system is taken to show what users have already
 # means over all lists; the others are over the users who have a profile as well
@@ -77,8 +77,8 @@ DEFINITIONS: Mapping[str, Definition] = {
     "amplification": Definition(
         "Amplification", "lift",
         "(average popularity - popularity of the log) / popularity of the log. 0: recommendations are as "
-        "popular as the log they come from; +100 %: twice as popular. The verdict rests on it: up to 10 % "
-        "either way is called even.",
+        "popular as the log they come from; +100 %: twice as popular. The verdict rests on it and on the "
+        "tail share: up to 10 % (20 % of the log's tail share) either way counts as the log.",
     ),
     "profile_popularity": Definition(
         "Popularity of profiles", "count",
@@ -532,15 +532,20 @@ def _segments(
 
 
 def _judge(found: Audit) -> Verdict:
-    """The verdict. Its direction rests on the amplification alone; the other figures stand beside it."""
+    """The verdict. Its direction rests on popularity and tail share against the log; the rest stands "
+    "beside."""
     m = found.measures
     more, highest = m["amplification"], m["highest_popularity"] / m["expected_popularity"] - 1
-    leaning: Leaning = "even" if abs(more) <= EVEN else "popular" if more > 0 else "tail"
+    tail_ratio = m["tail_share"] / m["expected_tail_share"] if m["expected_tail_share"] else 1.0
+    leaning = _LEANINGS[_sign(more, EVEN), _sign(tail_ratio - 1, EVEN_TAIL)]
     strongly = "strongly " if more > STRONG * highest > 0 or more < -STRONG else ""
     headline = {
         "popular": f"The recommendations lean {strongly}towards popular items",
         "tail": f"The recommendations lean {strongly}towards rarely chosen items",
         "even": "The recommendations are about as popular as the log they come from",
+        "middle": "The recommendations keep to the middle: fewer hits and fewer rarely chosen items than "
+        "the log",
+        "ends": "The recommendations go to both ends: more hits and more rarely chosen items than the log",
     }[leaning]
     first = (
         f"A recommended item has {m['average_popularity']:,.1f} interactions on average, {1 + more:.2f} "
@@ -569,6 +574,18 @@ def _judge(found: Audit) -> Verdict:
         f"concentrated than the log (Gini {m['gini']:.3f} against {m['log_gini']:.3f})"
     )
     return Verdict(leaning, headline, f"{first}. {tail}. {spread}.")
+
+
+# popularity and tail share below (-1), at (0) or above (1) those of the log
+_LEANINGS: Mapping[tuple[int, int], Leaning] = {
+    (1, -1): "popular", (1, 0): "popular", (0, -1): "popular",
+    (-1, 1): "tail", (-1, 0): "tail", (0, 0): "even",
+    (-1, -1): "middle", (1, 1): "ends", (0, 1): "ends",
+}  # fmt: skip
+
+
+def _sign(value: float, within: float) -> int:
+    return 0 if abs(value) <= within else 1 if value > 0 else -1
 
 
 def _without_nan(value: Any) -> Any:
