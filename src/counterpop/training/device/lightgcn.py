@@ -1,4 +1,4 @@
-"""LightGCN as an encoder: E = mean over layers l of A^l E0, with A the normalised graph of users and items."""
+"""LightGCN as an encoder: E = mean over layers l of A^l E0, A the normalised graph of users and items."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LightGCN(torch.nn.Module):
             kept = torch.rand(len(self._edges) // 2, device=self._edges.device) >= self._dropout
             values = graph.values() * kept[self._edges] / (1 - self._dropout)
             graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
-        vectors: Tensor = _Propagation.apply(self.tables, graph, self._layers)
-        users, items = vectors.split([self._n_users, len(vectors) - self._n_users])
+        vectors = _Propagation.apply(self.tables, graph, self._layers)  # type: ignore[no-untyped-call]
+        users, items = torch.split(vectors, [self._n_users, len(vectors) - self._n_users])
         return users, items
 
 
@@ -66,9 +66,9 @@ def graph_of(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]
     rows = np.repeat(np.arange(n), degrees)
     scale = 1 / np.sqrt(np.maximum(degrees, 1))
     values = (scale[rows] * scale[columns]).astype(np.float32)
-    parts = (torch.from_numpy(array).to(device) for array in (starts, columns, values))
+    parts = [torch.from_numpy(array).to(device) for array in (starts, columns, values)]
     edges = torch.from_numpy(np.concatenate([np.arange(len(train)), by_item])).to(device)
-    return _csr(*parts, n), edges
+    return _csr(parts[0], parts[1], parts[2], n), edges
 
 
 def _csr(starts: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
