@@ -24,6 +24,7 @@ COMMANDS = {
     "recommend": "Write lists of recommendations.",
     "debias": "Adjust vectors that any other model was trained to.",
     "report": "Compare runs on one self-contained page.",
+    "serve": "Answer requests for recommendations, with a dashboard.",
 }
 
 
