@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         save_split,
         save_tuning,
     )
+    from counterpop.auditing import Audit, audit, audit_model
     from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.embeddings import Embeddings
@@ -62,6 +63,7 @@ _HOMES = {
         "load_adjustment", "load_development", "load_run", "load_split",
         "save_adjustment", "save_run", "save_split", "save_tuning",
     ),
+    "auditing": ("Audit", "audit", "audit_model"),
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
     "embeddings": ("Embeddings",),

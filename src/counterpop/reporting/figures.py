@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
-from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
+from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
 from counterpop.tuning import Grid
 
 # Each at least 3 : 1 against the light and against the dark page.
@@ -103,16 +103,8 @@ def _by_rank(
     name: str, values: NDArray[np.float64], counts: NDArray[np.int64], color: str, dash: str, positive: bool
 ) -> go.Scatter:
     """A line of the means of `values` over bins of ranks, NaN left out; `positive` for a logarithmic axis."""
-    ranked = values[np.argsort(-counts, kind="stable")]
-    starts = np.unique(np.geomspace(1, len(ranked) + 1, RANK_BINS + 1).astype(np.int64))[:-1] - 1
-    known = np.isfinite(ranked)
-    number = np.add.reduceat(known, starts, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, ranked, 0.0), starts)
-    middle = np.add.reduceat(np.arange(1.0, len(ranked) + 1), starts) / np.diff([*starts, len(ranked)])
-    y = [
-        float(f"{t / n:.4g}") if n and (t > 0 or not positive) else None
-        for t, n in zip(total, number, strict=True)
-    ]
+    middle, mean = mean_by_rank(values, counts, RANK_BINS)
+    y = [float(f"{m:.4g}") if np.isfinite(m) and (m > 0 or not positive) else None for m in mean]
     line = {"color": color, "dash": dash, "width": 2}
     return go.Scatter(name=name, x=np.round(middle, 1), y=y, mode="lines+markers", line=line, marker_size=5)
 
