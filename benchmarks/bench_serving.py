@@ -45,11 +45,13 @@ def get(user: int, k: int = 20) -> bytes:
 
 def post(users: list[int], k: int = 20) -> bytes:
     body = json.dumps({"users": users, "k": k})
-    head = f"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    return f"{head}\r\n\r\n{body}".encode()
+    head = "POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def client(port: int, users: int, batch: int, seconds: float, seed: int, results: "multiprocessing.Queue") -> None:  # type: ignore[type-arg]
+def client(
+    port: int, users: int, batch: int, seconds: float, seed: int, results: "multiprocessing.Queue"
+) -> None:  # type: ignore[type-arg]
     """Asks for random users until the time is over; puts the seconds of each request, and the errors."""
     draw = random.Random(seed)
     taken, errors = [], 0
@@ -112,7 +114,9 @@ def main() -> None:
             with urllib.request.urlopen(f"{base}/readyz") as answer:
                 users = json.load(answer)["users"]
             start = time.perf_counter()
-            while urllib.request.urlopen(f"{base}/measures").status == 202:  # as it is some seconds after a start
+            while (
+                urllib.request.urlopen(f"{base}/measures").status == 202
+            ):  # as it is some seconds after a start
                 time.sleep(0.2)
             print(f"sliders measured {time.perf_counter() - start:.1f} s after the start")
             load(port, users, 1, 2.0)
@@ -122,9 +126,9 @@ def main() -> None:
                 p50, p99 = (1e3 * taken[int(part * len(taken))] for part in (0.5, 0.99))
                 name = "single users" if batch == 1 else f"batches of {batch}"
                 print(
-                    f"{name}: {rate:,.0f} users/s over {arguments.seconds:g} s, p50 {p50:.2f} ms, p99 {p99:.2f} ms, "
-                    f"longest {1e3 * taken[-1]:.1f} ms, {errors} errors; memory {before:.0f} -> "
-                    f"{memory(server.pid):.0f} MB",
+                    f"{name}: {rate:,.0f} users/s over {arguments.seconds:g} s, p50 {p50:.2f} ms, "
+                    f"p99 {p99:.2f} ms, longest {1e3 * taken[-1]:.1f} ms, {errors} errors; "
+                    f"memory {before:.0f} -> {memory(server.pid):.0f} MB",
                     flush=True,
                 )
                 before = memory(server.pid)

@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import socket
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 LEAST_TOKEN = 16  # characters
 
 
-def load_served(run: str | Path, names: str | None = None, item: str = "item", name: str = "name") -> ServedModel:
+def load_served(
+    run: str | Path, names: str | None = None, item: str = "item", name: str = "name"
+) -> ServedModel:
     """A run folder as it is served, with what its first answers need already worked out."""
     from counterpop.serving.model import ServedModel, Trial
 
@@ -62,7 +65,9 @@ def source_of(run: str | Path, names: str | None = None, item: str = "item", nam
 def read_tokens(path: str) -> list[str]:
     """The tokens in a file, one a line."""
     try:
-        tokens = [line.strip() for line in Path(path).read_text(encoding="ascii").splitlines() if line.strip()]
+        tokens = [
+            line.strip() for line in Path(path).read_text(encoding="ascii").splitlines() if line.strip()
+        ]
     except UnicodeDecodeError:
         raise InputError(f"{path} must hold tokens in plain ASCII, one a line; make others") from None
     if not tokens or min(map(len, tokens)) < LEAST_TOKEN:
@@ -77,12 +82,16 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket bound to the address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        with ExitStack() as stack:
+            bound = stack.enter_context(socket.socket(family, kind, protocol))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            stack.pop_all()  # bound: the caller closes it
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise InputError(f"cannot listen on {host} port {port}: {reason}; pass another --port or --host") from None
+        raise InputError(
+            f"cannot listen on {host} port {port}: {reason}; pass another --port or --host"
+        ) from None
     return bound
 
 
@@ -92,7 +101,9 @@ def is_loopback(address: str) -> bool:
 
 @click.command(epilog="Example: counterpop serve RUN --port 8000 --names films.csv")
 @click.argument("run", type=click.Path())
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--token-file", type=click.Path(), help="Tokens, one a line: requests must bear one.")
 @click.option("--no-token", is_flag=True, help="Let everybody in who reaches an address beyond loopback.")
@@ -135,30 +146,35 @@ def command(
             f"the server needs {error.name}, which is not installed; pip install 'counterpop[serve]'"
         ) from None
     tokens = read_tokens(token_file) if token_file else []
-    bound = listen(host, port)
-    address, actual = bound.getsockname()[:2]
-    exposed = not is_loopback(address)
-    if exposed and not tokens and not no_token:
-        raise InputError(
-            f"{host} can be reached from outside, so requests must bear a token; pass --token-file, or "
-            "--no-token where something else keeps strangers out"
+    with listen(host, port) as bound:
+        address, actual = bound.getsockname()[:2]
+        exposed = not is_loopback(address)
+        if exposed and not tokens and not no_token:
+            raise InputError(
+                f"{host} can be reached from outside, so requests must bear a token; pass --token-file, or "
+                "--no-token where something else keeps strangers out"
+            )
+        threadpool_limits(1, user_api="blas")  # requests run side by side; BLAS would spin beside them
+        with working(f"loading {run}"):
+            app = create_app(
+                source_of(run, names, item, name), unknown=unknown, tokens=tokens, look_every=look_every,
+                hosts=None if exposed or tokens else LOOPBACK,
+            )  # fmt: skip
+        logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+        bound.listen()  # from here on whoever connects is answered, if only once the loop runs
+        url = f"http://{f'[{address}]' if ':' in address else address}:{actual}/"
+        console.print(f"Serving {run} at {url} (Ctrl-C stops).")
+        start = time.perf_counter()
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
+            )
         )
-    threadpool_limits(1, user_api="blas")  # requests run side by side; BLAS would spin beside them
-    with working(f"loading {run}"):
-        app = create_app(
-            source_of(run, names, item, name), unknown=unknown, tokens=tokens, look_every=look_every,
-            hosts=None if exposed or tokens else LOOPBACK,
-        )  # fmt: skip
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
-    bound.listen()  # from here on whoever connects is answered, if only once the loop runs
-    url = f"http://{f'[{address}]' if ':' in address else address}:{actual}/"
-    console.print(f"Serving {run} at {url} (Ctrl-C stops).")
-    start = time.perf_counter()
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10)
-    )
-    try:
-        server.run(sockets=[bound])
-    except KeyboardInterrupt:  # uvicorn raises it again once everything is closed
-        pass
-    return {"run": run, "url": url, "seconds": time.perf_counter() - start, "requests": server.server_state.total_requests}
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again once everything is closed
+            server.run(sockets=[bound])
+    return {
+        "run": run,
+        "url": url,
+        "seconds": time.perf_counter() - start,
+        "requests": server.server_state.total_requests,
+    }

@@ -18,20 +18,26 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from counterpop import __version__
+from counterpop.auditing import audit_model
 from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray
 from counterpop.kernels.threads import core_count
 from counterpop.serving import shapes
-from counterpop.serving.guard import Counts, Guard, Limits, Refusal, problem
+from counterpop.serving.guard import UNFORESEEN, Counts, Guard, Limits, Refusal, problem
 from counterpop.serving.model import Explained, ServedModel, find
-from counterpop.serving.watching import Source, Watch
+from counterpop.serving.watching import Source, Watch, aside
 
 T = TypeVar("T")
 Unknown = Literal["popular", "404"]
 SMALL = 4_000_000  # multiplications that may hold up other requests: about a millisecond
 FOUND_USERS = 20
-PAGE = {"/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"), "/page.css": ("page.css", "text/css")}  # fmt: skip
+KEPT_AUDITS = 8
+PAGE = {
+    "/": ("page.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "cache-control": "no-cache",
@@ -95,7 +101,9 @@ def create_app(
     def item_position(model: ServedModel, item: str | int) -> int:
         at = find(model.vectors.item_ids, item)
         if at is None:
-            raise Refusal(404, f"item {_short(item)} is not among the {model.seen.n_items:,} items of this run")
+            raise Refusal(
+                404, f"item {_short(item)} is not among the {model.seen.n_items:,} items of this run"
+            )
         return at
 
     @app.get("/recommend", response_model=shapes.Recommendation, summary="The best k items of one user")
@@ -107,7 +115,7 @@ def create_app(
             if unknown == "404":
                 raise unknown_user(model, asked.user)
             counts.fallbacks.inc()
-            items, scores = (part[: asked.k] for part in model.popular)
+            items, scores = model.recommend_to_anybody(asked.k)
             answer: dict[str, Any] = {"user": asked.user, "fallback": "popular"}
         else:
             users = np.array([at], dtype=np.int32)
@@ -143,7 +151,8 @@ def create_app(
         dial = asked.k, asked.item_strength, asked.user_strength
         if asked.histories:
             histories = [
-                np.array([item_position(model, i) for i in items], dtype=np.int32) for items in asked.histories
+                np.array([item_position(model, i) for i in items], dtype=np.int32)
+                for items in asked.histories
             ]
             lists = model.recommend_to(histories, *dial)
             return [
@@ -155,7 +164,7 @@ def create_app(
             raise unknown_user(model, asked.users[at.index(None)])
         known = np.array([n for n in at if n is not None], dtype=np.int32)
         rows = iter(zip(*model.recommend(known, *dial), strict=True))
-        common = _entries(model, *(part[: asked.k] for part in model.popular)) if None in at else []
+        common = _entries(model, *model.recommend_to_anybody(asked.k)) if None in at else []
         return [
             {"user": user, "fallback": "popular", "items": common}
             if n is None
@@ -177,7 +186,9 @@ def create_app(
             }
         )
 
-    @app.get("/explain", response_model=shapes.Explanation, summary="Plain and adjusted list, and why they differ")
+    @app.get(
+        "/explain", response_model=shapes.Explanation, summary="Plain and adjusted list, and why they differ"
+    )
     async def explain(asked: Annotated[shapes.ForUser, Query()]) -> Response:
         model, version = watch.model, watch.version
         at = find(model.vectors.user_ids, asked.user)
@@ -197,7 +208,9 @@ def create_app(
             }
         )
 
-    @app.get("/history", response_model=shapes.History, summary="What a user has touched, the most popular first")
+    @app.get(
+        "/history", response_model=shapes.History, summary="What a user has touched, the most popular first"
+    )
     async def history(asked: Annotated[shapes.OfUser, Query()]) -> Response:
         model = watch.model
         at = find(model.vectors.user_ids, asked.user)
@@ -235,11 +248,42 @@ def create_app(
             raise Refusal(503, watch.measuring_failed)
         return _json({"detail": "the figures are being measured; ask again in a second"}, 202)
 
+    audits: dict[tuple[object, ...], asyncio.Task[dict[str, Any]]] = {}
+    one_at_a_time = asyncio.Lock()
+
+    @app.get(
+        "/audit", response_model=shapes.Audited, summary="What everybody's lists expose at these strengths"
+    )
+    async def audit(asked: Annotated[shapes.Auditing, Query()]) -> Response:
+        model, dial = watch.model, _at_strengths(watch.model, asked)
+
+        async def work() -> dict[str, Any]:
+            async with one_at_a_time:
+                strengths = dial["item_strength"], dial["user_strength"]
+                adjustment = model.adjustment.with_strengths(*strengths)
+                found = await aside(
+                    lambda: audit_model(adjustment, model.train, asked.k, threads=1).as_dict()
+                )
+                return {"run": model.name, **dial, **found}
+
+        key = watch.version, *dial.values()
+        if key not in audits or (audits[key].done() and audits[key].exception()):
+            if len(audits) >= KEPT_AUDITS:
+                done = next((key for key, task in audits.items() if task.done()), None)
+                if done is None:
+                    raise Refusal(503, f"{KEPT_AUDITS} audits are under way; try later")
+                del audits[done]
+            audits[key] = asyncio.create_task(work())
+        # an audit that outlasts this request goes on, and the next one that asks for it finds it
+        return _json(await asyncio.shield(audits[key]))
+
     @app.get("/healthz", response_model=shapes.Health, summary="Whether the server lives")
     async def healthz(_: Annotated[shapes.Nothing, Query()]) -> Response:
         return _json({"status": "ok"})
 
-    @app.get("/readyz", response_model=shapes.Readiness, summary="Which run is served, and whether a newer failed")
+    @app.get(
+        "/readyz", response_model=shapes.Readiness, summary="Which run is served, and whether a newer failed"
+    )
     async def readyz(_: Annotated[shapes.Nothing, Query()]) -> Response:
         model = watch.model
         names = model.item_names
@@ -254,7 +298,9 @@ def create_app(
 
     @app.get("/metrics", response_class=Response, summary="Counts for Prometheus")
     async def metrics(_: Annotated[shapes.Nothing, Query()]) -> Response:
-        return Response(generate_latest(counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(
+            generate_latest(counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
 
     for path, (name, kind) in PAGE.items():
         content = files("counterpop.serving").joinpath(name).read_bytes()
@@ -264,6 +310,7 @@ def create_app(
     app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unforeseen)
     paths = {route.path for route in app.routes}  # type: ignore[attr-defined]
     return Guard(app, counts, paths, limits=limits or Limits(), tokens=tokens, hosts=hosts)
 
@@ -276,10 +323,14 @@ def _page(content: bytes, kind: str) -> Callable[[], Any]:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(to_json(value, fallback=lambda odd: odd.item()), status, media_type="application/json")
+    return Response(
+        to_json(value, fallback=lambda odd: odd.item(), inf_nan_mode="null"),
+        status,
+        media_type="application/json",
+    )
 
 
-def _at_strengths(model: ServedModel, asked: shapes.Dialled) -> dict[str, Any]:
+def _at_strengths(model: ServedModel, asked: shapes.Dialled | shapes.Auditing) -> dict[str, Any]:
     tuned, item, user = model.adjustment, asked.item_strength, asked.user_strength
     return {
         "k": asked.k,
@@ -302,7 +353,11 @@ def _entries(model: ServedModel, items: IntArray, scores: FloatArray) -> list[di
 
 def _touched(model: ServedModel, item: int) -> dict[str, Any]:
     name = None if model.item_names is None else model.item_names[item]
-    return {"item": model.vectors.item_ids[item], "name": name, "interactions": int(model.train.item_counts[item])}
+    return {
+        "item": model.vectors.item_ids[item],
+        "name": name,
+        "interactions": int(model.train.item_counts[item]),
+    }
 
 
 def _explained(model: ServedModel, row: Explained) -> dict[str, Any]:
@@ -333,6 +388,11 @@ async def _input_error(_: Request, error: Exception) -> Response:
     return Response(problem(str(error)), 422, media_type="application/json")
 
 
+async def _unforeseen(_: Request, error: Exception) -> Response:
+    """The last resort; the guard writes the traceback into the log."""
+    return Response(problem(UNFORESEEN), 500, media_type="application/json")
+
+
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first, *others = error.errors()
@@ -344,8 +404,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     elif first["type"] == "json_invalid":
         text = f"the body must be JSON: {first['ctx']['error']}"
     else:
-        must = first["msg"].replace("Input should", "must").replace("should", "must")
-        text = f"{where} {must[0].lower()}{must[1:]}, got {_short(first['input'])}"
+        _, _, must = first["msg"].partition(" should ")  # of "Input should be", "String should have", ...
+        must = must.partition(" after validation")[0] or first["msg"]
+        text = f"{where} must {must}, got {_short(first['input'])}"
     return Response(
         problem(f"{text} (and {len(others)} more problems)" if others else text), 422,
         media_type="application/json",
@@ -354,10 +415,12 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    path = _short(request.url.path)
+    path, allowed = _short(request.url.path), (error.headers or {}).get("Allow", "another method")
     text = {
         404: f"there is nothing at {path}; /openapi.json lists the paths",
-        405: f"{request.method} is not offered at {path}; use {(error.headers or {}).get('Allow', 'another')}",
+        405: f"{request.method} is not offered at {path}; use {allowed}",
         400: "the body cannot be read as JSON",
     }.get(error.status_code, str(error.detail))
-    return Response(problem(text), error.status_code, dict(error.headers or {}), media_type="application/json")
+    return Response(
+        problem(text), error.status_code, dict(error.headers or {}), media_type="application/json"
+    )

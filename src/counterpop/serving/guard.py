@@ -21,6 +21,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("counterpop.serving")
 OPEN_PATHS = frozenset(("/", "/page.js", "/page.css", "/healthz", "/readyz"))  # no token is asked for here
+UNFORESEEN = "something unforeseen went wrong; the server's log says what"
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -104,11 +105,13 @@ class Guard:
         except TimeoutError:
             if status:  # the answer is on its way: all that is left is to break it off
                 raise
-            await refuse(watched, Refusal(503, f"no answer within {self.limits.seconds:g} seconds; ask for less"))
+            await refuse(
+                watched, Refusal(503, f"no answer within {self.limits.seconds:g} seconds; ask for less")
+            )
         except Exception:
             log.exception("failed: %s %s", scope["method"], scope["path"])
             if not status:
-                await refuse(watched, Refusal(500, "something unforeseen went wrong; the server's log says what"))
+                await refuse(watched, Refusal(500, UNFORESEEN))
         finally:
             self.under_way -= 1
             path = scope["path"] if scope["path"] in self.paths else "other"
@@ -126,7 +129,9 @@ class Guard:
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.under_way > self.limits.at_once:
-            raise Refusal(503, f"{self.limits.at_once} requests are under way; try later", [(b"retry-after", b"1")])
+            raise Refusal(
+                503, f"{self.limits.at_once} requests are under way; try later", [(b"retry-after", b"1")]
+            )
         if self.hosts is not None:
             host = headers.get(b"host", b"").decode("latin-1").lower()
             name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
@@ -171,11 +176,12 @@ class Guard:
 async def refuse(send: Send, refusal: Refusal) -> None:
     body = problem(refusal.detail)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]})
+    await send(
+        {"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]}
+    )
     await send({"type": "http.response.body", "body": body})
 
 
 def problem(detail: str) -> bytes:
     """The body of every refusal; in ASCII, so that no text of a request can break it."""
     return json.dumps({"detail": detail}).encode()
-

@@ -108,6 +108,11 @@ class ServedModel:
         log = Interactions(rows, np.concatenate(touched), users, self.vectors.item_ids)
         return self._rank(queries, k, users, log)
 
+    def recommend_to_anybody(self, k: int) -> tuple[IntArray, FloatArray]:
+        """The fallback for unknown users (K,): the first k of `popular`."""
+        items, scores = self.popular
+        return items[:k], scores[:k]
+
     def explain(
         self, user: int, k: int, item_strength: float, user_strength: float
     ) -> tuple[list[Explained], list[Explained]]:
@@ -177,7 +182,7 @@ class ServedModel:
 
 
 def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray]) -> FloatArray:
-    """(B, D) a vector for each history: the ridge regression whose scores of the items in it are nearest to 1.
+    """(B, D) a vector for each history: the ridge regression that gives the items in it a score of 1.
 
     u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items and reg four times the mean square of the
     catalogue's vectors. It leans to the mean of the items, but counts what they have in common only once.
@@ -193,10 +198,10 @@ def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray]) -> FloatArr
 
 
 def find(known: Ids, wanted: str | int) -> int | None:
-    """Where an id stands in the sorted `known`; None where it does not. Text must be written as the log has it.
+    """Where an id stands in the sorted `known`; None where it does not. Text must be written as in the log.
 
-    >>> find(np.array([3, 7, 9]), "7"), find(np.array([3, 7, 9]), "07"), find(np.array(["a"], dtype=object), "a")
-    (1, None, 0)
+    >>> find(np.array([3, 7, 9]), "7"), find(np.array([3, 7, 9]), "07")
+    (1, None)
     """
     value: Any = wanted
     if known.dtype == object:

@@ -324,7 +324,7 @@ async function start() {
     measured = answer.body;
     const wanted = new URLSearchParams(location.hash.slice(1));
     const many = measured.users === measured.of_users ? `all ${whole(measured.users)} users` : `${whole(measured.users)} users drawn from the ${whole(measured.of_users)}`;
-    $("sample").textContent = `Measured on the validation part, lists of ${measured.k}, over ${many} with a held-out item there, at every stop of both sliders (steps of 0.1).`;
+    $("sample").textContent = `Measured on the validation part, lists of ${measured.k}, over ${many} with a held-out item there, at every stop of both sliders (steps of ${measured.step}).`;
     for (const [side, slider] of Object.entries(sliders)) {
       const stops = measured[`${side}_strengths`];
       slider.max = stops.length - 1;

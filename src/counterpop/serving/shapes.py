@@ -4,16 +4,68 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
 
 MOST_K = 1000
+MOST_AUDITED_K = 100
 MOST_LISTS = 1024  # in one batch
 MOST_ENTRIES = 200_000  # of all lists of a batch together
 MOST_HISTORY = 1000
 STRONGEST = 10.0
 
-Id = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-AnyId = Annotated[int, Field(ge=-(2**63), lt=2**63)] | Id
+LONGEST_ID = 256
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows 20.0 as a whole number; Python would also take true and "20"."""
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("whole", "Input should be a whole number")
+    return value
+
+
+def _id(value: Any) -> int | str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and 1 <= len(value) <= LONGEST_ID and _is_unicode(value):
+        return value
+    raise PydanticCustomError(
+        "id", f"Input should be an id: a whole number, or text of 1 to {LONGEST_ID} characters"
+    )
+
+
+def _is_unicode(text: str) -> bool:
+    """False for half of a surrogate pair, which no answer could repeat."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
+AnyId = Annotated[
+    int | str,
+    PlainValidator(_id),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer"},
+                {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
+            ]
+        }
+    ),
+]
 Strength = Annotated[float, Field(ge=-STRONGEST, le=STRONGEST, allow_inf_nan=False)]
 
 
@@ -32,6 +84,10 @@ class Dialled(Strengths):
     k: int = Field(20, ge=1, le=MOST_K, description="Length of the list.")
 
 
+class Auditing(Strengths):
+    k: int = Field(20, ge=1, le=MOST_AUDITED_K, description="Length of the lists.")
+
+
 class ForUser(Dialled):
     user: Id = Field(description="The user's id as the log has it.")
 
@@ -44,6 +100,9 @@ class Batch(Dialled):
         json_schema_extra={"oneOf": [{"required": ["users"]}, {"required": ["histories"]}]},
     )
 
+    k: Annotated[int, BeforeValidator(_whole), Field(strict=False)] = Field(
+        20, ge=1, le=MOST_K, description="Length of the lists."
+    )
     users: list[AnyId] = Field(default=[], min_length=1, max_length=MOST_LISTS)
     histories: list[Annotated[list[AnyId], Field(min_length=1, max_length=MOST_HISTORY)]] = Field(
         default=[], min_length=1, max_length=MOST_LISTS, description="Each a list of item ids."
@@ -159,6 +218,18 @@ class Readiness(BaseModel):
     failed_reload: str | None
 
 
+class Audited(AtStrengths):
+    """As `counterpop audit RUN --json`, of the lists at these strengths."""
+
+    model_config = ConfigDict(extra="allow")
+
+    run: str
+    users: int
+    items: int
+    verdict: dict[str, str]
+    definitions: dict[str, dict[str, str]]
+
+
 class Health(BaseModel):
     status: Literal["ok"]
 
@@ -170,9 +241,9 @@ class Measured(BaseModel):
     k: int
     users: int
     of_users: int
-    tuned: tuple[float, float]
+    step: float
+    tuned: list[float] = Field(min_length=2, max_length=2)
     item_strengths: list[float]
     user_strengths: list[float]
     values: dict[str, list[list[float]]]
     groups: list[dict[str, Any]]
-    catalogue_popularity: float
