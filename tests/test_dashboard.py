@@ -172,7 +172,8 @@ def test_a_user_is_found_and_the_lists_explain_themselves(
             for row, why in zip(rows, lines.locator(".why").all_inner_texts(), strict=True):
                 taken = row.popular + row.conformity
                 popularity = f"{'−' if taken < 0 else '+'} popularity {abs(taken):.2f}"
-                assert why.endswith(f"{row.plain_score:.2f} = taste {row.adjusted_score:.2f} {popularity}")
+                parts = f"{row.plain_score:.2f} = taste {row.adjusted_score:.2f}".replace("-", "−")
+                assert why.endswith(f"{parts} {popularity}")
             for row, moved in zip(rows, lines.locator(".moved").all_inner_texts(), strict=True):
                 arrow = "▲" if row.adjusted_rank < row.plain_rank else "▼"
                 words = f"to {row.adjusted_rank}" if name == "plain" else f"from {row.plain_rank}"

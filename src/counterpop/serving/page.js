@@ -6,6 +6,7 @@ const LABELS = {
   tail_share: "Tail share", coverage: "Coverage", gini: "Gini",
 };
 const UP = ["recall", "ndcg", "hit_rate"];  // more is better; of the others, neither is
+const PERCENT = ["tail_share", "coverage"];
 const ACROSS = ["average_popularity", "tail_share", "coverage", "gini"];
 const LEANS_LOW = ["average_popularity", "gini"];  // popularity is less where these are lower
 const GROUPS = ["Most popular 5 %", "Next 5 %", "Next 5 %", "Next 5 %", "The rest, 80 %"];
@@ -32,11 +33,12 @@ function draw(tag, attributes) {
 }
 
 const whole = (value) => (Math.round(value) + 0).toLocaleString("en");  // + 0: there is a -0
+const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
 const share = (value) => `${(100 * value).toFixed(1)} %`;
 
 function shown(metric, value) {
   if (metric === "average_popularity") return whole(value);
-  return metric === "tail_share" || metric === "coverage" ? share(value) : value.toFixed(3);
+  return PERCENT.includes(metric) ? share(value) : value.toFixed(3);
 }
 
 function say(text) {
@@ -80,21 +82,33 @@ function moved() {
     $(`${side}-shown`).textContent = text;
     slider.setAttribute("aria-valuetext", text);
   }
+  showVerdict([now.a, now.b]);
   showTiles([now.a, now.b]);
   showGroups([now.a, now.b]);
   placePoint([now.a, now.b]);
   showLists();
 }
 
+function showVerdict(stop) {
+  const ratio = (metric) => at(metric, stop) / at(metric, plainStop()) - 1;
+  const words = (value, more, less, same) => Math.abs(value) < 0.005 || !Number.isFinite(value) ? same
+    : `${Math.abs(100 * value).toFixed(0)} % ${value > 0 ? more : less}`;
+  const [popularity, recall] = [ratio("average_popularity"), ratio("recall")];
+  $("verdict").textContent = stop.join() === plainStop().join()
+    ? "The model as trained: nothing is taken out."
+    : `Recommended items are ${words(popularity, "more popular", "less popular", "as popular")} than as trained, ` +
+      `and lists find ${words(recall, "more", "less", "as much")} of what users chose in the held-out part.`;
+}
+
 function showTiles(stop) {
   for (const tile of $("tiles").children) {
     const metric = tile.dataset.metric;
     const [before, after] = [at(metric, plainStop()), at(metric, stop)];
-    const change = before ? (after - before) / before : 0;
-    const signed = `${change >= 0 ? "+" : "−"}${Math.abs(100 * change).toFixed(0)} %`;
+    const change = after - before, of = PERCENT.includes(metric) ? 1 : before || 1;
+    const signed = `${change < 0 ? "−" : "+"}${Math.abs(100 * change / of).toFixed(of === 1 ? 1 : 0)}${of === 1 ? " points" : " %"}`;
     tile.children[1].textContent = shown(metric, after);
     tile.children[2].replaceChildren(`as trained ${shown(metric, before)} `);
-    const word = UP.includes(metric) && Math.abs(change) >= 0.005 ? (change > 0 ? "good" : "bad") : "";
+    const word = UP.includes(metric) && Math.abs(change / of) >= 0.005 ? (change > 0 ? "good" : "bad") : "";
     tile.children[2].append(make("span", word, signed));
   }
 }
@@ -166,7 +180,7 @@ function drawCurve() {
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img" });
   const across = ticks(x0, x1, width / 90), up = ticks(y0, y1, height / 60);
   const label = (metric, value, digits) => metric === "average_popularity" ? whole(value)
-    : metric === "tail_share" || metric === "coverage" ? `${(100 * value).toFixed(Math.max(0, digits - 2))} %` : value.toFixed(digits);
+    : PERCENT.includes(metric) ? `${(100 * value).toFixed(Math.max(0, digits - 2))} %` : value.toFixed(digits);
   const write = (x, y, anchor, text) => {
     const element = draw("text", { x, y, "text-anchor": anchor });
     element.textContent = text;
@@ -253,7 +267,7 @@ function drawLists(body) {
     const bars = make("div", "parts");
     bars.append(place(make("i", "taste"), row.adjusted_score), place(make("i", "pop"), popularity));
     const sign = popularity < 0 ? "−" : "+";
-    const why = `${whole(row.interactions)} interactions · ${row.plain_score.toFixed(2)} = taste ${row.adjusted_score.toFixed(2)} ${sign} popularity ${Math.abs(popularity).toFixed(2)}`;
+    const why = `${whole(row.interactions)} interactions · ${fixed(row.plain_score, 2)} = taste ${fixed(row.adjusted_score, 2)} ${sign} popularity ${Math.abs(popularity).toFixed(2)}`;
     line.append(make("span", "rank", own), title, make("span", `moved ${way}`, way ? `${arrow} ${words} ${whole(other)}` : ""), bars, make("span", "why", why));
     line.dataset.item = row.item;
     return line;
