@@ -1,5 +1,7 @@
 """The server under load: two clients on loopback, one request after the other, then batches of 256.
 
+Then the sliders of its page in Chromium, where playwright and Debian's chromium are installed.
+
     python benchmarks/bench_serving.py [RUN] [--seconds 60]
 
 Prints requests a second, p50 and p99, errors, and the server's memory before and after. Without a RUN, one is
@@ -11,6 +13,7 @@ import json
 import multiprocessing
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +25,19 @@ from pathlib import Path
 from paper_data import data_folder
 
 CLIENTS = 2
+MOVES = """async () => {
+  const slider = document.getElementById('item'), first = () => document.querySelector('#now-list li');
+  const taken = [];
+  for (let move = 0; move < 100; move++) {
+    const before = first(), start = performance.now();
+    slider.value = move % 21;
+    slider.dispatchEvent(new Event('input'));
+    const figures = performance.now() - start;
+    while (first() === before) await new Promise((done) => setTimeout(done, 1));
+    taken.push([figures, performance.now() - start]);
+  }
+  return taken;
+}"""
 BATCH = 256
 
 
@@ -87,6 +103,29 @@ def memory(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
+def move_sliders(base: str) -> None:
+    """Prints how long a move takes: until the figures stand, and until the user's lists do."""
+    chromium = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        chromium = None
+    if chromium is None:
+        print("sliders: not measured (playwright or chromium is missing)")
+        return
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.goto(base)
+        page.wait_for_selector("#now-list li")
+        figures, lists = (sorted(column) for column in zip(*page.evaluate(MOVES), strict=True))
+        browser.close()
+    print(
+        f"sliders, {len(figures)} moves: figures p50 {figures[50]:.1f} ms, longest {figures[-1]:.1f} ms; "
+        f"with the user's lists p50 {lists[50]:.1f} ms, longest {lists[-1]:.1f} ms"
+    )
+
+
 def train(folder: str) -> str:
     words = [sys.executable, "-m", "counterpop"]
     source, split, run = str(data_folder() / "ml10m.npz"), f"{folder}/split", f"{folder}/run"
@@ -132,6 +171,7 @@ def main() -> None:
                     flush=True,
                 )
                 before = memory(server.pid)
+            move_sliders(base)
         finally:
             server.terminate()
             server.wait()

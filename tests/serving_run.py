@@ -64,7 +64,8 @@ class Server:
             answer = connection.getresponse()
             text = answer.read()
             kind = answer.getheader("content-type") or ""
-            return answer.status, json.loads(text) if "json" in kind else text, dict(answer.getheaders())
+            parsed = json.loads(text) if text and "json" in kind else text
+            return answer.status, parsed, dict(answer.getheaders())
         finally:
             connection.close()
 

@@ -402,7 +402,7 @@ def test_bad_queries_get_a_sentence(server: Server, path: str) -> None:
         ([], 422, "the body must be"),
         (None, 422, ""),
         (b"{", 422, "the body must be JSON"),
-        (b"", 422, "is missing"),
+        (b"", 422, "the body is missing"),
         (b"\xff\xff", 400, "the body cannot be read"),
         (b"[" * 100_000, 400, "the body cannot be read"),
         (b'{"users": [' + b"9" * 5000 + b"]}", 400, "the body cannot be read"),
@@ -415,11 +415,14 @@ def test_bad_bodies_get_a_sentence(server: Server, body: Any, status: int, sente
 
 def test_other_content_and_methods(server: Server) -> None:
     plain = {"Content-Type": "text/plain"}
-    check_refusal(server.ask("/recommend", b'{"users": ["u1"]}', headers=plain), 422, "the body must be")
+    check_refusal(server.ask("/recommend", b'{"users": ["u1"]}', headers=plain), 422, "application/json")
     for method in ("PUT", "DELETE", "PATCH", "POST", "OPTIONS"):
         answer = server.ask("/similar?item=i1", b"", method=method)
         check_refusal(answer, 405, f"{method} is not offered at '/similar'; use GET")
         assert answer[2]["allow"] == "GET"
+    assert server.ask("/recommend", b"", method="PUT")[2]["allow"] == "GET, POST"
+    status, body, headers = server.ask("/recommend?user=u1", method="HEAD")
+    assert (status, body) == (200, b"") and int(headers["content-length"]) > 100
 
 
 def converse(server: Server, *parts: bytes, pause: float = 0.0) -> bytes:

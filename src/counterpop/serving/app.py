@@ -403,6 +403,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
         text = f"{where} is missing"
     elif first["type"] == "json_invalid":
         text = f"the body must be JSON: {first['ctx']['error']}"
+    elif first["loc"] == ("body",):
+        text = "the body must be a JSON object, sent as application/json"
     else:
         _, _, must = first["msg"].partition(" should ")  # of "Input should be", "String should have", ...
         must = must.partition(" after validation")[0] or first["msg"]
@@ -415,12 +417,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    path, allowed = _short(request.url.path), (error.headers or {}).get("Allow", "another method")
+    path, headers = _short(request.url.path), dict(error.headers or {})
+    if error.status_code == 405:  # several routes may share a path
+        own = [route for route in request.app.routes if route.path == request.url.path]
+        headers["Allow"] = ", ".join(sorted({method for route in own for method in route.methods}))
     text = {
         404: f"there is nothing at {path}; /openapi.json lists the paths",
-        405: f"{request.method} is not offered at {path}; use {allowed}",
+        405: f"{request.method} is not offered at {path}; use {headers.get('Allow')}",
         400: "the body cannot be read as JSON",
     }.get(error.status_code, str(error.detail))
-    return Response(
-        problem(text), error.status_code, dict(error.headers or {}), media_type="application/json"
-    )
+    return Response(problem(text), error.status_code, headers, media_type="application/json")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping, Seq
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -39,6 +39,7 @@ class Counts:
     """What /metrics shows."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each counter
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "counterpop_requests", "Requests answered.", ["path", "status"], registry=self.registry
@@ -88,6 +89,8 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
+        if scope["method"] == "HEAD":  # as GET; the server leaves the body out
+            scope = {**scope, "method": "GET"}
         start, status = time.perf_counter(), 0
 
         async def watched(message: Message) -> None:
@@ -122,7 +125,7 @@ class Guard:
         headers = dict(scope["headers"])  # names are in lower case
         self._check(scope, headers)
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] != "GET":
             receive = await self._read(headers, receive, deadline)
         async with asyncio.timeout_at(deadline):
             await self.inner(scope, receive, send)
