@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import string
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -99,6 +102,8 @@ def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: S
             [row.plain_rank for row in plain] == [row.adjusted_rank for row in adjusted] == list(range(1, 13))
         )
         whole = brute_force(model, user, ITEMS, 0, 0)[0]
+        unseen = ITEMS - np.count_nonzero(model.seen.user_ix == user)
+        assert [row.item for row in model.explain(user, 1000, a, b)[0]] == whole[:unseen]
         assert all(whole.index(row.item) + 1 == row.plain_rank for row in adjusted)
 
 
@@ -737,6 +742,26 @@ def test_the_command_needs_a_run_and_a_free_port(folder: Path) -> None:
         result = CliRunner().invoke(main, ["serve", str(folder / "run"), "--port", str(port)])
     assert result.exit_code == 1
     assert f"cannot listen on 127.0.0.1 port {port}" in result.stderr
+
+
+def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
+    words = [sys.executable, "-m", "counterpop", "serve", str(folder / "run"), "--port", "0", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            assert line.startswith(f"Serving {folder / 'run'} at http://127.0.0.1:"), line
+            port = int(line.split(":")[2].split("/")[0])
+            server = Server(None, port)  # type: ignore[arg-type]
+            assert len(server.get("/recommend?user=u3&k=5")["items"]) == 5
+            check_refusal(server.ask("/healthz", headers={"Host": "evil.example"}), 421, "only to localhost")
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 0, stderr
+    assert json.loads(stdout)["requests"] == 2
+    assert "Traceback" not in stderr
 
 
 def test_tokens_are_read_one_a_line(tmp_path: Path) -> None:

@@ -110,7 +110,6 @@ def create_app(
     async def recommend(asked: Annotated[shapes.ForUser, Query()]) -> Response:
         model = watch.model
         at = find(model.vectors.user_ids, asked.user)
-        counts.lists.inc()
         if at is None:
             if unknown == "404":
                 raise unknown_user(model, asked.user)
@@ -126,6 +125,7 @@ def create_app(
             lists = work() if model.vectors.item_vectors.size <= SMALL else await beside(work)
             items, scores = lists[0][0], lists[1][0]
             answer = {"user": model.vectors.user_ids[at], "fallback": None}
+        counts.lists.inc()
         answer["items"] = _entries(model, items, scores)
         return _json(_at_strengths(model, asked) | answer)
 

@@ -174,11 +174,12 @@ class ServedModel:
         )
 
     def _order(self, user: IntArray, item_strength: float, user_strength: float) -> NDArray[np.intp]:
-        """All items, best first, those the user has seen last."""
+        """All items that the user has not seen, best first."""
         query = self.adjustment.query(self.vectors.user_vectors[user], item_strength, user_strength)
         seen = [(self.seen.user_starts, self.seen.item_ix)]
         _, scores = next(score_blocks(query, self.vectors.item_vectors, user, seen))
-        return np.lexsort((self.ties, -scores[0]))
+        unseen = np.flatnonzero(scores[0] > LEFT_OUT)
+        return unseen[np.lexsort((self.ties[unseen], -scores[0, unseen]))]
 
 
 def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray]) -> FloatArray:

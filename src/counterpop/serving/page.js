@@ -17,6 +17,7 @@ const sliders = { item: $("item"), user: $("user") };
 let measured = null;   // what /measures gave
 let person = null;     // whose lists are shown
 let asking = false;    // a request for lists is under way
+let starting = false;  // the figures are being fetched
 let again = false;     // the sliders moved meanwhile
 
 function make(tag, name, text) {
@@ -324,6 +325,8 @@ function nearest(stops, wanted, otherwise) {
 }
 
 async function start() {
+  if (starting) return;
+  starting = true;
   try {
     const { body: about } = await ask("readyz");
     $("run").textContent = about.run;
@@ -355,6 +358,8 @@ async function start() {
     if (first !== undefined) await showPerson(first);
   } catch (error) {
     say(error.message);
+  } finally {
+    starting = false;
   }
 }
 

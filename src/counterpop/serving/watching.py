@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from counterpop.errors import CounterpopError
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel
@@ -66,7 +65,7 @@ class Watch:
             return False
         try:
             model = await aside(self.source.load)
-        except (CounterpopError, OSError, MemoryError) as error:
+        except Exception as error:  # whatever it is, the old run must be served on
             if self.source.stamp() == stamp:  # else it was being written: look again
                 self._stamp = stamp
                 self.failure = f"the new run was not taken up, the old one is still served: {error}"
