@@ -13,7 +13,6 @@ from counterpop.embeddings import FloatArray, check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.threads import core_count, in_stretches
-from counterpop.kernels.topk import leave_out, top_k
 
 BLOCK_BYTES = 4 << 20  # of scores at a time in each thread: they stay in the cache
 WIDE_BLOCK_BYTES = 64 << 20  # at most
@@ -48,6 +47,8 @@ def score_blocks(
 
     `seen` holds pairs of arrays: where each user's items begin (U + 1,), and the items.
     """
+    from counterpop.kernels.topk import leave_out  # numba only where it runs: training on a GPU has none
+
     n_items = len(item_vectors)
     # large catalogues: more rows than fit the cache, or the item vectors are read anew for every few of them
     rows = max(BLOCK_BYTES // (4 * n_items), min(64, WIDE_BLOCK_BYTES // (4 * n_items)), 1)
@@ -76,6 +77,8 @@ def rank(
     `users[b]` is the position of the user behind query b: what the logs in `seen` hold of them is left out.
     Where fewer than k items remain, the places left over hold item -1. Exact; see `tie_order` for ties.
     """
+    from counterpop.kernels.topk import top_k
+
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
     if len(users) != len(queries) or len(ties) != len(item_vectors):

@@ -15,7 +15,6 @@ from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER
 from counterpop.interactions import IntArray, Interactions, gini, head
-from counterpop.kernels.grid import search_grid
 from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
@@ -74,6 +73,8 @@ def search_strengths(
     users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point;
     `groups=True` adds to them the share of recommendations of every popularity group (`group_1_frequency`).
     """
+    from counterpop.kernels.grid import search_grid
+
     check_same_ids(embeddings, train, held)
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")

@@ -12,7 +12,6 @@ from numba import njit
 from counterpop.kernels.randomness import next_below, next_unit
 
 PULL, PUSH, PULL_SLOPE, PUSH_SLOPE = 0, 1, 2, 3  # the four sums of a ledger row
-WINDOW = 1 << 15  # triples: few enough that their users' vectors stay in the cache, which is half the time
 TRIES = 1000  # to draw an item that the user has not touched; then the triple is left out
 
 
@@ -37,6 +36,7 @@ def _draw_negative(state, touched, user, block, block_of, members, first, n_memb
 def draw_triples(
     low, high,  # the users of this thread
     starts, items,  # (U + 1,), (N,) train rows, sorted by user and item
+    window,  # triples that are shuffled together
     draws,  # positives drawn for each user; 0: each row is a positive once
     negatives, accept, alias,  # alias table of the negatives' law, empty for uniform
     block_of, members, member_starts,  # (I,), (I,), (T + 1,) the blocks of items
@@ -45,7 +45,7 @@ def draw_triples(
     """Fills the triples of one epoch for users low..high; returns their number.
 
     `order[order_starts[b]:order_starts[b + 1]]` are those of item block b: users in their order from a random
-    one on, shuffled within windows of WINDOW triples.
+    one on, shuffled within windows of so many triples.
     """
     n = 0
     touched = np.full(len(block_of), -1, np.int32)  # the last user who was found to have touched the item
@@ -86,11 +86,29 @@ def draw_triples(
         block = block_of[out_items[m]]
         place = ends[block]
         ends[block] += 1
-        window = place - (place - order_starts[block]) % WINDOW
-        other = window + next_below(state, place - window + 1)
+        first = place - (place - order_starts[block]) % window
+        other = first + next_below(state, place - first + 1)
         order[place] = order[other]
         order[other] = m
     return n
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def slopes(P, A, B, bce, normalised):
+    """What a triple's loss needs: 1/|P| (or 1), both scores, and how hard it pulls at i and pushes at j."""
+    one = np.float32(1.0)
+    square, s_i, s_j = np.float32(0.0), np.float32(0.0), np.float32(0.0)
+    for d in range(len(P)):
+        square += P[d] * P[d]
+        s_i += P[d] * A[d]
+        s_j += P[d] * B[d]
+    scale = one / np.sqrt(square + np.float32(1e-12)) if normalised else one
+    s_i *= scale
+    s_j *= scale
+    if bce:
+        return scale, s_i, s_j, one / (one + np.exp(s_i)), one / (one + np.exp(-s_j))
+    g = one / (one + np.exp(s_i - s_j))
+    return scale, s_i, s_j, g, g
 
 
 # numpy's errors: vectors that leave all bounds must come back to be seen, not divide by zero in here
@@ -112,28 +130,10 @@ def step_triples(
     for m in range(len(order)):
         u, i, j = users[order[m]], items[order[m]], negatives[order[m]]
         P, A, B = user_vectors[u], item_vectors[i], item_vectors[j]
-        square, s_i, s_j = np.float32(0.0), np.float32(0.0), np.float32(0.0)
-        for d in range(dim):
-            square += P[d] * P[d]
-            s_i += P[d] * A[d]
-            s_j += P[d] * B[d]
-        scale = one / np.sqrt(square + np.float32(1e-12)) if normalised else one
-        s_i *= scale
-        s_j *= scale
-        if bce:
-            g_i = one / (one + np.exp(s_i))
-            g_j = one / (one + np.exp(-s_j))
-        else:
-            g_i = one / (one + np.exp(s_i - s_j))
-            g_j = g_i
+        scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised)
         if m % every == 0:
             recorded += 1
-            if bce:
-                loss += np.logaddexp(0.0, -s_i) + np.logaddexp(0.0, s_j)
-            else:
-                loss += np.logaddexp(0.0, s_j - s_i)
-            if len(item_ledger):
-                _record(P, A, B, scale, g_i, g_j, item_ledger[i], item_ledger[j], user_ledger[u])
+            loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, i, j, u, item_ledger, user_ledger)
         # through the normalisation: (v - (v.p) p) / |P| with v = g_i Q_i - g_j Q_j
         back = keep
         if normalised:
@@ -149,15 +149,20 @@ def step_triples(
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _record(P, A, B, scale, g_i, g_j, ledger_i, ledger_j, ledger_u):
-    """Adds one triple to the ledger rows (4, D) of its two items and its user."""
-    for d in range(len(P)):
-        p = scale * P[d]
-        ledger_i[PULL, d] += p
-        ledger_i[PULL_SLOPE, d] += g_i * p
-        ledger_j[PUSH, d] += p
-        ledger_j[PUSH_SLOPE, d] += g_j * p
-        ledger_u[PULL, d] += A[d]
-        ledger_u[PULL_SLOPE, d] += g_i * A[d]
-        ledger_u[PUSH, d] += B[d]
-        ledger_u[PUSH_SLOPE, d] += g_j * B[d]
+def record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, i, j, u, item_ledger, user_ledger):
+    """Adds one triple to the ledger rows (4, D) of its two items and its user; returns its loss."""
+    if len(item_ledger):
+        at_i, at_j, at_u = item_ledger[i], item_ledger[j], user_ledger[u]
+        for d in range(len(P)):
+            p = scale * P[d]
+            at_i[PULL, d] += p
+            at_i[PULL_SLOPE, d] += g_i * p
+            at_j[PUSH, d] += p
+            at_j[PUSH_SLOPE, d] += g_j * p
+            at_u[PULL, d] += A[d]
+            at_u[PULL_SLOPE, d] += g_i * A[d]
+            at_u[PUSH, d] += B[d]
+            at_u[PUSH_SLOPE, d] += g_j * B[d]
+    if bce:
+        return np.logaddexp(0.0, -s_i) + np.logaddexp(0.0, s_j)
+    return np.logaddexp(0.0, s_j - s_i)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from counterpop.directions import find_directions
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import Interactions
+from counterpop.interactions import IntArray, Interactions
 from counterpop.runs import Model, Run
 from counterpop.splits import Development, Split
-from counterpop.training.mf import MatrixFactorisation
 from counterpop.training.settings import Settings
-from counterpop.tuning import choose_strengths, search_strengths
+from counterpop.tuning import Grid, choose_strengths
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    Encoder = Module | Callable[[Interactions], Module]
 
 CHECK_USERS = 4000  # a look at validation needs no more
 CHECK_STRENGTHS = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
@@ -31,8 +34,11 @@ class Trainable(Protocol):
     def epoch(self, lr: float) -> float:
         """Goes once through the data at this learning rate; returns the mean loss."""
 
-    def model(self, copy: bool = True) -> Model:
-        """The model as it is now; without a copy it moves on with training."""
+    def model(self) -> Model:
+        """A copy of the model as it is now."""
+
+    def look(self, known: Development, users: IntArray, strengths: Sequence[float]) -> Grid:
+        """How it does on the validation part of these users, at every pair of strengths."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Progress:
 def train(
     split: Split | Development,
     *,
+    encoder: Encoder | None = None,
     refit: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     **settings: Any,
@@ -63,25 +70,44 @@ def train(
     a sample of users; for the gradient method at the best of a coarse grid of strengths, because that is how
     it will be used); training stops after `patience` looks without a better one and keeps the best model.
     With `refit`, a second model is trained for as many epochs on train + validation. Never looks at test.
+
+    `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item
+    vectors), a row for each user and item of the split in its order; or a function that builds such a module
+    from the interactions it will be trained on. The module itself is left as it is: a copy is trained.
     """
     known = split.development if isinstance(split, Split) else split
     names = [field.name for field in fields(Settings)]
     unknown = [name for name in settings if name not in names]
     if unknown:
         raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    if encoder is not None:
+        own = [name for name in ("backbone", "dim", "layers", "edge_dropout", "engine") if name in settings]
+        if own:
+            raise InputError(f"{own[0]} is the encoder's own affair; leave it out")
+        settings |= {"backbone": "encoder", "engine": "torch"}
     chosen = Settings(**settings)
     report = on_progress or (lambda progress: None)
     _say_who_cannot_learn(known.refit_train() if refit else known.train)
-    model, epochs, history = _train_and_choose(known, chosen, report)
-    again = _train_for(known.refit_train(), chosen, epochs, report) if refit else None
-    return Run(model, again, asdict(chosen) | {"refit": refit, "chosen_epochs": epochs}, tuple(history))
+    try:
+        model, epochs, history = _train_and_choose(_begin(known.train, chosen, encoder), known, chosen, report)
+        again = None
+        if refit:
+            again = _train_for(_begin(known.refit_train(), chosen, encoder), chosen, epochs, report)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be there to be named
+            raise
+        raise InputError(
+            f"the GPU ran out of memory; lower dim (now {chosen.dim}) or batch (now {chosen.batch}), do "
+            "without the ledger (five times the memory of the vectors), or train on the cpu"
+        ) from error
+    made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
+    return Run(model, again, asdict(chosen) | made, tuple(history))
 
 
 def _train_and_choose(
-    known: Development, settings: Settings, report: Callable[[Progress], None]
+    trainee: Trainable, known: Development, settings: Settings, report: Callable[[Progress], None]
 ) -> tuple[Model, int, list[dict[str, float]]]:
     """The best model on validation, its epoch, and the history."""
-    trainee = _begin(known.train, settings)
     look = _Look(known, settings)
     best, best_value, best_epoch = None, -math.inf, 0
     history: list[dict[str, float]] = []
@@ -93,7 +119,7 @@ def _train_and_choose(
         if not math.isfinite(loss):
             raise InputError(f"the loss left all bounds in epoch {epoch}; lower lr (now {settings.lr})")
         if epoch % settings.check_every == 0 or epoch == settings.epochs:
-            entry["valid"] = look.at(trainee.model(copy=False))
+            entry["valid"] = look.at(trainee)
             if entry["valid"] > best_value:
                 best, best_value, best_epoch = trainee.model(), entry["valid"], epoch
         report(
@@ -118,10 +144,9 @@ def _say_who_cannot_learn(train: Interactions) -> None:
 
 
 def _train_for(
-    train: Interactions, settings: Settings, epochs: int, report: Callable[[Progress], None]
+    trainee: Trainable, settings: Settings, epochs: int, report: Callable[[Progress], None]
 ) -> Model:
     """A model trained for a known number of epochs."""
-    trainee = _begin(train, settings)
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
         loss = trainee.epoch(scheduled(settings, epoch))
@@ -129,8 +154,18 @@ def _train_for(
     return trainee.model()
 
 
-def _begin(train: Interactions, settings: Settings) -> Trainable:
-    return MatrixFactorisation(train, settings)
+def _begin(train: Interactions, settings: Settings, encoder: Encoder | None) -> Trainable:
+    """A model at its beginning, by the engine and backbone of the settings."""
+    if settings.engine == "torch":
+        try:
+            from counterpop.training.device.trainees import begin
+        except ModuleNotFoundError as error:
+            raise InputError("this needs torch: pip install 'counterpop[torch]'") from error
+        return begin(train, settings, encoder)
+    from counterpop.training.lightgcn import LightGCN
+    from counterpop.training.mf import MatrixFactorisation
+
+    return (LightGCN if settings.layers else MatrixFactorisation)(train, settings)
 
 
 def scheduled(settings: Settings, epoch: int) -> float:
@@ -155,14 +190,10 @@ class _Look:
         if len(users) > CHECK_USERS:
             draw = np.random.default_rng([settings.seed, CHECK_STREAM])
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))
-        self._known, self._users, self._threads = known, users, settings.threads
+        self._known, self._users = known, users
         self._strengths = CHECK_STRENGTHS if settings.method == "gradient" else (0.0,)
 
-    def at(self, model: Model) -> float:
+    def at(self, trainee: Trainable) -> float:
         """Recall@20 of the model."""
-        grid = search_strengths(
-            model.embeddings, find_directions(model, self._known.train), self._known.train, self._known.valid,
-            item_strengths=self._strengths, user_strengths=self._strengths,
-            exposure=False, users=self._users, threads=self._threads,
-        )  # fmt: skip
+        grid = trainee.look(self._known, self._users, self._strengths)
         return grid.at(*choose_strengths(grid))["recall"]

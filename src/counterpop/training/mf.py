@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from counterpop.directions import find_directions
 from counterpop.embeddings import Embeddings, FloatArray
-from counterpop.interactions import Interactions
+from counterpop.interactions import IntArray, Interactions
 from counterpop.kernels.mf import step_triples
 from counterpop.kernels.threads import core_count, in_parallel
 from counterpop.ledger import Ledger
 from counterpop.runs import Model
+from counterpop.splits import Development
 from counterpop.training.sampling import TripleSampler
-from counterpop.training.settings import Settings
+from counterpop.training.settings import INITIAL_STREAM, SAMPLING_STREAM, Settings
+from counterpop.tuning import Grid, search_strengths
 
 CACHE_LINE = 64  # bytes
+WINDOW = 1 << 15  # triples: few enough that their users' vectors stay in the cache, which is half the time
 LEAST_BLOCK = 16  # items in a block, at least
-INITIAL_STREAM, SAMPLING_STREAM = 400, 401
 
 
 class MatrixFactorisation:
@@ -46,6 +50,7 @@ class MatrixFactorisation:
             negative_power=settings.negative_power,
             threads=self._threads,
             generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
+            window=WINDOW,
         )
         rows = (train.n_items, train.n_users) if settings.keeps_ledger else (0, 0)
         self._item_ledger, self._user_ledger = (aligned((n, 4, settings.dim)) for n in rows)
@@ -72,6 +77,10 @@ class MatrixFactorisation:
         self._recorded += int(total[1])
         return float(total[0] / max(1.0, total[1]))
 
+    def look(self, known: Development, users: IntArray, strengths: Sequence[float]) -> Grid:
+        """How the model does on validation, at every pair of strengths."""
+        return look_at(self.model(copy=False), known, users, strengths, self._settings)
+
     def model(self, copy: bool = True) -> Model:
         """The vectors as they are now and the ledger so far; without a copy they move on with training."""
         take = np.array if copy else np.asarray
@@ -81,6 +90,17 @@ class MatrixFactorisation:
         scale = self._triples / max(1, self._recorded)
         ledger = take(self._item_ledger), take(self._user_ledger)
         return Model(vectors, Ledger(*ledger, self._settings.ledger_every, self._triples, scale))
+
+
+def look_at(
+    model: Model, known: Development, users: IntArray, strengths: Sequence[float], settings: Settings
+) -> Grid:
+    """How a model does on the validation part of these users, at every pair of strengths."""
+    return search_strengths(
+        model.embeddings, find_directions(model, known.train), known.train, known.valid,
+        item_strengths=tuple(strengths), user_strengths=tuple(strengths),
+        exposure=False, users=users, threads=settings.threads,
+    )  # fmt: skip
 
 
 def aligned(shape: tuple[int, ...]) -> FloatArray:

@@ -30,7 +30,10 @@ class Triples:
 
 
 class TripleSampler:
-    """Draws the triples of an epoch, each thread its own, into memory that is taken once."""
+    """Draws the triples of an epoch, each thread its own, into memory that is taken once.
+
+    They come shuffled, or only within windows of so many triples of neighbouring users.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,9 @@ class TripleSampler:
         negative_power: float,
         threads: int,
         generator: np.random.Generator,
+        window: int = 1 << 62,
     ) -> None:
-        self._train, self._generator, self._negatives = train, generator, negatives
+        self._train, self._generator, self._negatives, self._window = train, generator, negatives, window
         has_rows = train.user_counts > 0
         self._draws = len(train) / has_rows.sum() if sampling == "users" else 0.0
         expected = np.ceil(self._draws) * has_rows if self._draws else train.user_counts
@@ -71,7 +75,7 @@ class TripleSampler:
             space = self._space[part]
             draw_triples(
                 self._cuts[part], self._cuts[part + 1], self._train.user_starts, self._train.item_ix,
-                self._draws, self._negatives, self._accept, self._alias, block_of, members, starts,
+                self._window, self._draws, self._negatives, self._accept, self._alias, block_of, members, starts,
                 states[part], space.users, space.items, space.negatives, space.order, space.block_starts,
             )  # fmt: skip
 

@@ -10,12 +10,24 @@ import numpy as np
 
 from counterpop.errors import InputError
 
-Backbone = Literal["mf"]
+Backbone = Literal["mf", "lightgcn", "encoder"]
 Method = Literal["plain", "gradient"]
 Loss = Literal["bpr", "bce"]
 Sampling = Literal["interactions", "users"]
 Schedule = Literal["constant", "linear", "cosine"]
-Device = Literal["cpu"]
+Device = Literal["cpu", "cuda"]
+Engine = Literal["native", "torch"]
+
+LEAST_STEPS = 64  # of an epoch: small data would else be learnt in a handful of steps
+INITIAL_STREAM, SAMPLING_STREAM, DROPOUT_STREAM = 400, 401, 403  # of the seed
+
+# What a setting is where it was not given. MF takes one SGD step for each triple, LightGCN one step of Adam
+# for each batch: hence other rates. An encoder of one's own comes with its dim and layers.
+BY_BACKBONE: dict[Backbone, dict[str, float]] = {
+    "mf": {"dim": 128, "epochs": 250, "lr": 0.2, "reg": 1e-3, "layers": 0, "batch": 4096},
+    "lightgcn": {"dim": 64, "epochs": 150, "lr": 0.01, "reg": 1e-4, "layers": 2, "batch": 16384},
+    "encoder": {"dim": 1, "epochs": 100, "lr": 1e-3, "reg": 1e-4, "layers": 0, "batch": 4096},
+}
 
 
 @dataclass(frozen=True)
@@ -23,18 +35,24 @@ class Settings:
     """The settings of a training run; the defaults are those that our published figures were reached with.
 
     `method="gradient"` normalises user vectors in training and keeps the ledger, `"plain"` does neither;
-    `normalised` and `ledger` say otherwise.
+    `normalised` and `ledger` say otherwise. What is None by default depends on the backbone.
     """
 
     backbone: Backbone = "mf"
     method: Method = "gradient"
     loss: Loss = "bpr"
-    dim: int = 128
-    epochs: int = 250
-    lr: float = 0.2
+    dim: int = None  # type: ignore[assignment]  # by the backbone, as below
+    epochs: int = None  # type: ignore[assignment]
+    lr: float = None  # type: ignore[assignment]
     schedule: Schedule = "linear"
-    reg: float = 1e-3
-    """L2: each step adds reg/2 times the squared length of the three rows it touches."""
+    reg: float = None  # type: ignore[assignment]
+    """L2: each triple adds reg/2 times the squared length of the three vectors it touches."""
+    layers: int = None  # type: ignore[assignment]
+    """Propagations over the graph of users and items: 1 to 4 for LightGCN, none for MF."""
+    edge_dropout: float = 0.0
+    """Share of the graph's edges left out at random in each step of LightGCN."""
+    batch: int = None  # type: ignore[assignment]
+    """Triples of one step, at most a 64th of an epoch. MF on the CPU steps after every triple."""
     negatives: int = 1
     """Negatives for each positive; an epoch has this many times as many triples."""
     negative_power: float = 0.0
@@ -54,31 +72,50 @@ class Settings:
     threads: int | None = None
     """All cores by default. 1 gives the same bits on every machine of one kind; so does any fixed number."""
     device: Device = "cpu"
+    engine: Engine = None  # type: ignore[assignment]
+    """Own kernels ("native", cpu alone) or torch; by default native on the CPU."""
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.engine is None:
+            object.__setattr__(self, "engine", "torch" if self.device == "cuda" else "native")
+        for name, value in BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"]).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         for name, options in (
             ("backbone", Backbone), ("method", Method), ("loss", Loss), ("sampling", Sampling),
-            ("schedule", Schedule), ("device", Device),
+            ("schedule", Schedule), ("device", Device), ("engine", Engine),
         ):  # fmt: skip
             if getattr(self, name) not in get_args(options):
                 raise InputError(
                     f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}"
                 )
-        whole = dict.fromkeys(("dim", "epochs", "negatives", "ledger_every", "check_every", "patience"), 1)
-        whole |= {"seed": 0} | ({"threads": 1} if self.threads is not None else {})
+        counts = "dim", "epochs", "batch", "negatives", "ledger_every", "check_every", "patience"
+        whole = dict.fromkeys(counts, 1) | {"seed": 0, "layers": 0}
+        whole |= ({"threads": 1} if self.threads is not None else {})
         for name, least in whole.items():
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value is True or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
-        for name in ("lr", "reg", "negative_power", "initial_scale"):
+        for name in ("lr", "reg", "negative_power", "initial_scale", "edge_dropout"):
             value = getattr(self, name)
             if not isinstance(value, int | float | np.floating) or not 0 <= value < math.inf:
                 raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
         if self.lr == 0 or self.initial_scale == 0:
             raise InputError("lr and initial_scale must be above 0, or nothing is learnt")
+        least, most = (1, 4) if self.backbone == "lightgcn" else (0, 0)
+        if not least <= self.layers <= most:
+            raise InputError(f"{self.backbone} has {least} to {most} layers, got {self.layers}")
+        if self.edge_dropout >= 1 or (self.edge_dropout and self.backbone == "mf"):
+            raise InputError(f"edge_dropout is a share below 1, for LightGCN alone, got {self.edge_dropout}")
+        if self.device == "cuda" and self.engine == "native":
+            raise InputError("the native engine runs on the CPU alone; take engine torch for cuda")
         if self.reg * self.lr >= 1:
             raise InputError(f"reg must be below 1/lr = {1 / self.lr:g}, got {self.reg}")
+
+    def steps(self, triples: int) -> int:
+        """How many batches an epoch of so many triples is cut into."""
+        return max(1, min(LEAST_STEPS, triples), round(triples / self.batch))
 
     @property
     def normalises(self) -> bool:

@@ -1,0 +1,95 @@
+"""Trains models with torch on the paper's data and prints how they do, one line of JSON each.
+
+    python experiments/run_cells.py DATA CELLS.json [--test]
+
+CELLS.json holds a list of objects: "data" (a file of DATA), "refit", and settings of `counterpop.train`.
+Epochs and strengths are chosen on validation; test is measured only with --test, once for each cell. Needs
+torch, NumPy and SciPy alone.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import counterpop as cp
+from counterpop.directions import find_directions
+from counterpop.training.device.measuring import search_on_device
+from counterpop.tuning import Grid, choose_strengths
+
+
+def load_split(path: Path) -> cp.Split:
+    """A data set as the paper splits it."""
+    with np.load(path, allow_pickle=False) as archive:
+        user, item, part = archive["user"], archive["item"], archive["split"]
+    order = np.lexsort((item, user))
+    ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
+    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
+
+
+def grid_of(model: cp.Model, train: cp.Interactions, held: cp.Interactions, device: str, **strengths: object) -> Grid:
+    """Every metric of the held-out part at every pair of strengths."""
+    directions = find_directions(model, train)
+    vectors = model.embeddings
+    tensors = [
+        torch.from_numpy(array).to(device)
+        for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
+    ]
+    return search_on_device(*tensors[:2], tuple(tensors[2:]), train, held, **strengths)
+
+
+def rounded(metrics: dict[str, float]) -> list[float]:
+    return [round(metrics[name], 4) for name in ("recall", "hit_rate", "ndcg")]
+
+
+def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, object]:
+    """The figures of one cell."""
+    cell = dict(cell)
+    device = str(cell.get("device", "cpu"))
+    start = time.perf_counter()
+    run = cp.train(split, **cell)
+    seconds = time.perf_counter() - start
+    grid = grid_of(run.model, split.train, split.development.valid, device)
+    strengths = choose_strengths(grid)
+    epoch = sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2]
+    found = {
+        "valid": rounded(grid.at(*strengths)), "valid_plain": rounded(grid.at(0.0, 0.0)), "strengths": strengths,
+        "chosen_epochs": run.settings["chosen_epochs"], "seconds": round(seconds, 1), "epoch": round(epoch, 4),
+        "looks": [round(entry["valid"], 4) for entry in run.history if "valid" in entry],
+    }  # fmt: skip
+    if test:
+        train = split.development.refit_train() if run.refit else split.train
+        at = {"item_strengths": (0.0, strengths[0]), "user_strengths": (0.0, strengths[1])}
+        on_test = grid_of(run.final, train, split.test, device, **at)
+        found |= {"test": rounded(on_test.at(*strengths)), "test_plain": rounded(on_test.at(0.0, 0.0))}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("cells", type=Path)
+    parser.add_argument("--test", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell after so many")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", cp.CounterpopWarning)
+    began, splits = time.perf_counter(), {}
+    for cell in json.loads(arguments.cells.read_text()):
+        if time.perf_counter() - began > arguments.seconds:
+            break
+        name = cell.pop("data")
+        if name not in splits:
+            splits[name] = load_split(arguments.data / f"{name}.npz")
+        try:
+            found = run_cell(splits[name], cell, arguments.test)
+        except cp.CounterpopError as error:
+            found = {"error": str(error)}
+        print(json.dumps({"data": name, **cell, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

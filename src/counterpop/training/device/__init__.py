@@ -1,0 +1,1 @@
+"""Training with torch, everything resident on the device; needs neither numba nor polars."""

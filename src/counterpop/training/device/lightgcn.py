@@ -1,0 +1,77 @@
+"""LightGCN as an encoder: E = mean over layers l of A^l E0, with A the normalised graph of users and items."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpop.interactions import Interactions
+from counterpop.training.device.tables import find_device, initial_tables
+from counterpop.training.settings import Settings
+
+
+class LightGCN(torch.nn.Module):
+    """Tables of users and items, smoothed over the graph; with no layers it is matrix factorisation."""
+
+    def __init__(self, train: Interactions, settings: Settings) -> None:
+        super().__init__()
+        device = find_device(settings)
+        self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
+        self.tables = torch.nn.Parameter(torch.cat(initial_tables(train, settings, device)))
+        self._graph, self._edges = graph_of(train, device)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        graph = self._graph
+        if self._dropout and self.training:
+            kept = torch.rand(len(self._edges) // 2, device=self._edges.device) >= self._dropout
+            values = graph.values() * kept[self._edges] / (1 - self._dropout)
+            graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
+        vectors: Tensor = _Propagation.apply(self.tables, graph, self._layers)
+        users, items = vectors.split([self._n_users, len(vectors) - self._n_users])
+        return users, items
+
+
+class _Propagation(torch.autograd.Function):
+    """The graph is symmetric, so the gradient is propagated exactly as the vectors are."""
+
+    @staticmethod
+    def forward(ctx: Any, tables: Tensor, graph: Tensor, layers: int) -> Tensor:
+        ctx.graph, ctx.layers = graph, layers
+        return propagate(tables, graph, layers)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return propagate(gradients[0], ctx.graph, ctx.layers), None, None
+
+
+def propagate(tables: Tensor, graph: Tensor, layers: int) -> Tensor:
+    """(X + A X + ... + A^layers X) / (layers + 1), as X + A (X + A (...))."""
+    vectors = tables
+    for _ in range(layers):
+        vectors = torch.addmm(tables, graph, vectors)
+    return vectors / (layers + 1)
+
+
+def graph_of(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The normalised adjacency (U + I, U + I) as CSR, and for each entry the row of train it came from."""
+    n_users, n = train.n_users, train.n_users + train.n_items
+    by_item = np.lexsort((train.user_ix, train.item_ix))
+    columns = np.concatenate([train.item_ix + n_users, train.user_ix[by_item]]).astype(np.int64)
+    degrees = np.concatenate([train.user_counts, train.item_counts]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(degrees)])
+    rows = np.repeat(np.arange(n), degrees)
+    scale = 1 / np.sqrt(np.maximum(degrees, 1))
+    values = (scale[rows] * scale[columns]).astype(np.float32)
+    parts = (torch.from_numpy(array).to(device) for array in (starts, columns, values))
+    edges = torch.from_numpy(np.concatenate([np.arange(len(train)), by_item])).to(device)
+    return _csr(*parts, n), edges
+
+
+def _csr(starts: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch calls its CSR tensors beta
+        return torch.sparse_csr_tensor(starts, columns, values, (n, n))

@@ -1,0 +1,210 @@
+"""Models in training on a device: tables moved by SGD (MF), and any encoder moved by Adam (LightGCN, or yours)."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterpop.embeddings import Embeddings
+from counterpop.errors import InputError
+from counterpop.interactions import IntArray, Interactions
+from counterpop.runs import Model
+from counterpop.splits import Development
+from counterpop.training.device.lightgcn import LightGCN
+from counterpop.training.device.measuring import directions_of, search_on_device
+from counterpop.training.device.sampling import DeviceSampler
+from counterpop.training.device.tables import find_device, initial_tables
+from counterpop.training.device.triples import DeviceLedger, pulls
+from counterpop.training.settings import SAMPLING_STREAM, Settings
+from counterpop.tuning import Grid
+
+
+def begin(
+    train: Interactions,
+    settings: Settings,
+    encoder: torch.nn.Module | Callable[[Interactions], torch.nn.Module] | None,
+) -> DeviceTables | DeviceEncoder:
+    """A model at its beginning on the device of the settings."""
+    if encoder is not None:
+        own = copy.deepcopy(encoder) if isinstance(encoder, torch.nn.Module) else encoder(train)
+        return DeviceEncoder(own, train, settings)
+    if settings.backbone == "lightgcn":
+        return DeviceEncoder(LightGCN(train, settings), train, settings, replay=True)
+    return DeviceTables(train, settings)
+
+
+class _Trainee(ABC):
+    """What both kinds share: the sampler, the ledger, the way back to the host."""
+
+    def __init__(self, train: Interactions, settings: Settings, dim: int) -> None:
+        self._train, self._settings, self._device = train, settings, find_device(settings)
+        self._sampler = DeviceSampler(
+            train,
+            sampling=settings.sampling,
+            negatives=settings.negatives,
+            negative_power=settings.negative_power,
+            device=self._device,
+            seed=int(np.random.default_rng([settings.seed, SAMPLING_STREAM]).integers(1 << 62)),
+        )
+        self._ledger = None
+        if settings.keeps_ledger:
+            self._ledger = DeviceLedger(train, dim, settings.ledger_every, self._device)
+
+    @abstractmethod
+    def epoch(self, lr: float) -> float:
+        """Goes once through the data; returns the mean loss."""
+
+    @abstractmethod
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """The vectors of users and items as they are now."""
+
+    def model(self) -> Model:
+        """A copy of the vectors as they are now and of the ledger so far, on the host."""
+        users, items = (np.array(table.detach().float().cpu().numpy()) for table in self.vectors())
+        vectors = Embeddings(users, items, self._train.user_ids, self._train.item_ids)
+        return Model(vectors, self._ledger.on_host() if self._ledger else None)
+
+    def look(self, known: Development, users: IntArray, strengths: Sequence[float]) -> Grid:
+        """Every metric on validation at every pair of strengths, measured on the device."""
+        vectors = [table.detach().float() for table in self.vectors()]
+        directions = directions_of(*vectors, self._ledger, known.train)
+        return search_on_device(
+            *vectors, directions, known.train, known.valid,
+            item_strengths=tuple(strengths), user_strengths=tuple(strengths), users=users,
+        )  # fmt: skip
+
+
+class DeviceTables(_Trainee):
+    """Matrix factorisation: two tables of vectors, moved by SGD.
+
+    A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share a
+    row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
+    its sums come in no fixed order, so runs agree only nearly.
+    """
+
+    def __init__(self, train: Interactions, settings: Settings) -> None:
+        super().__init__(train, settings, settings.dim)
+        self._users, self._items = initial_tables(train, settings, self._device)
+
+    def epoch(self, lr: float) -> float:
+        return float(self.run(self._sampler.epoch(), lr))
+
+    def run(self, triples: Tensor, lr: float) -> Tensor:
+        """Goes along these triples (3, n); returns their mean loss."""
+        if self._device.type == "cuda":
+            from counterpop.training.device.fused import step_epoch
+
+            return step_epoch(self._users, self._items, triples, lr, self._settings, self._ledger)
+        batches = triples.split(self._settings.batch, dim=1)
+        losses = torch.cat([self.step(batch, lr) for batch in batches])
+        if self._ledger:
+            for batch in batches:
+                self._ledger.count(batch.shape[1])
+        return losses.mean()
+
+    def step(self, triples: Tensor, lr: float) -> Tensor:
+        """One step along a batch (3, B); returns its losses."""
+        u, i, j = triples
+        A, B = self._items[i], self._items[j]
+        found = pulls(self._users[u], A, B, self._settings)
+        if self._ledger:
+            self._ledger.record(triples, found, A, B)
+        self._users.index_add_(0, u, found.user, alpha=-lr)
+        self._items.index_add_(0, i, found.item, alpha=-lr)
+        self._items.index_add_(0, j, found.negative, alpha=-lr)
+        return found.loss
+
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        return self._users, self._items
+
+
+class DeviceEncoder(_Trainee):
+    """Any module that returns (user vectors, item vectors), its parameters moved by Adam, batch after batch.
+
+    The loss's gradient at the module's output is computed here, recorded in the ledger there, and handed to
+    autograd, which carries it back to the parameters. With `replay`, for a module whose every call does the
+    same, a GPU records one step and then repeats it, which spares the host's time for some fifty kernels.
+    Limit: every step encodes all users and items.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, train: Interactions, settings: Settings, replay: bool = False
+    ) -> None:
+        self._module = module.to(find_device(settings))
+        super().__init__(train, settings, check_output(self.vectors(), train))
+        cuda = self._device.type == "cuda"
+        self._lr = torch.tensor(settings.lr, device=self._device)
+        self._optimiser = torch.optim.Adam(
+            self._module.parameters(), lr=self._lr if cuda else settings.lr, fused=cuda, capturable=cuda
+        )
+        self._loss = torch.zeros((), device=self._device)
+        # every batch has the same size; the few triples over are another epoch's
+        self._steps = settings.steps(self._sampler.triples)
+        self._batch = torch.zeros(
+            3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device
+        )
+        self._replays, self._recorded = replay and cuda, None
+
+    def epoch(self, lr: float) -> float:
+        self._module.train()
+        self._lr.fill_(lr)
+        if self._device.type == "cpu":  # where Adam wants a plain number
+            self._optimiser.param_groups[0]["lr"] = lr
+        self._loss.zero_()
+        triples, size = self._sampler.epoch(), self._batch.shape[1]
+        for step in range(self._steps):
+            self._batch.copy_(triples[:, step * size : (step + 1) * size])
+            if self._recorded:
+                self._recorded.replay()
+            else:
+                self.step(self._batch)
+        if self._ledger:
+            self._ledger.count(size, self._steps)
+        if self._replays and not self._recorded:  # after an epoch everything has been called once
+            self._recorded = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._recorded):
+                self.step(self._batch)
+        return float(self._loss) / (size * self._steps)
+
+    def step(self, triples: Tensor) -> None:
+        """One step along a batch (3, B)."""
+        users, items = self._encode()
+        u, i, j = triples
+        with torch.no_grad():
+            A, B = items[i], items[j]
+            found = pulls(users[u], A, B, self._settings)
+            if self._ledger:
+                self._ledger.record(triples, found, A, B)
+            at_users = torch.zeros_like(users).index_add_(0, u, found.user)
+            at_items = torch.zeros_like(items).index_add_(0, i, found.item).index_add_(0, j, found.negative)
+            self._loss += found.loss.sum()
+        self._optimiser.zero_grad()
+        torch.autograd.backward([users, items], [at_users, at_items])
+        self._optimiser.step()
+
+    def _encode(self) -> tuple[Tensor, Tensor]:
+        users, items = self._module()
+        return users, items
+
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        self._module.eval()
+        with torch.no_grad():
+            return self._encode()
+
+
+def check_output(found: object, train: Interactions) -> int:
+    """The width of the vectors that an encoder returned; says what is wrong with them."""
+    shapes = [tuple(part.shape) if isinstance(part, Tensor) else None for part in found]  # type: ignore[attr-defined]
+    if len(shapes) == 2 and all(shapes):
+        (n_users, *dim), (n_items, *same) = shapes
+        if (n_users, n_items) == (train.n_users, train.n_items) and dim == same and len(dim) == 1:
+            return int(dim[0])
+    raise InputError(
+        "an encoder must return (user vectors, item vectors) of one width, a row for each of the split's "
+        f"{train.n_users} users and {train.n_items} items in its order; this one returned {shapes}"
+    )

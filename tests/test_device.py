@@ -1,0 +1,175 @@
+"""Training with torch: steps on a GPU equal those on the CPU, draws keep their law, the grid is right.
+
+Nothing here needs numba, so that this file also runs on a machine that has torch alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import random_log
+from counterpop.interactions import Interactions
+from counterpop.runs import Model
+from counterpop.training.settings import Settings
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from counterpop.training.device.lightgcn import LightGCN  # noqa: E402
+from counterpop.training.device.sampling import DeviceSampler  # noqa: E402
+from counterpop.training.device.trainees import DeviceEncoder, DeviceTables  # noqa: E402
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+VARIANTS = list(itertools.product(["bpr", "bce"], [True, False]))
+LR = 0.05
+
+
+def settings_for(device: str = "cpu", **given: Any) -> Settings:
+    """Vectors long enough that a step is well above rounding; every triple goes into the ledger."""
+    usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "ledger": True, "lr": LR}
+    return Settings(**usual | {"engine": "torch"} | given, device=device)
+
+
+def triples_of(log: Interactions, n: int, apart: bool = False) -> np.ndarray:
+    """(3, n) triples of the log; `apart` keeps every user and item to one triple."""
+    draw = np.random.default_rng(3)
+    touched = {(int(u), int(i)) for u, i in zip(log.user_ix, log.item_ix, strict=True)}
+    found: list[tuple[int, int, int]] = []
+    used: set[tuple[str, int]] = set()
+    for row in draw.permutation(len(log)):
+        u, i = int(log.user_ix[row]), int(log.item_ix[row])
+        j = int(draw.choice([j for j in range(log.n_items) if (u, j) not in touched]))
+        rows = {("user", u), ("item", i), ("item", j)}
+        if not (apart and used & rows):
+            used |= rows
+            found.append((u, i, j))
+    assert len(found) >= n
+    return np.array(found[:n], dtype=np.int32).T.copy()
+
+
+def assert_same(first: Model, second: Model) -> None:
+    """Vectors and ledgers agree to 1e-5 (the ledger's sums: of their size)."""
+    for name in ("user_vectors", "item_vectors"):
+        one, other = (getattr(model.embeddings, name) for model in (first, second))
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=0)
+    for name in ("users", "items"):
+        one, other = (getattr(model.ledger, name) for model in (first, second))
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+
+
+def how_far(first: Model, second: Model) -> float:
+    return float(np.abs(first.embeddings.user_vectors - second.embeddings.user_vectors).max())
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return random_log(40, 60, np.linspace(0.5, 0.05, 60))
+
+
+# --- a GPU takes the steps of the CPU ---
+
+
+@needs_gpu
+@pytest.mark.parametrize("dim", [12, 64])
+@pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
+def test_mf_steps_on_a_gpu_as_on_the_cpu(log: Interactions, loss: str, normalised: bool, dim: int) -> None:
+    """Step by step, and in the kernel that goes through a whole epoch."""
+    triples = torch.from_numpy(triples_of(log, 12, apart=True)).long()
+    models = []
+    for device, whole in (("cpu", False), ("cuda", False), ("cuda", True)):
+        trainee = DeviceTables(log, settings_for(device, loss=loss, normalised=normalised, dim=dim))
+        before = trainee.model()
+        mine = triples.to(device)
+        losses = trainee.run(mine, LR) if whole else trainee.step(mine, LR)
+        models.append((trainee.model(), float(torch.as_tensor(losses).mean())))
+        assert how_far(before, models[-1][0]) > 1e-3
+    (cpu, loss_cpu), *others = models
+    for model, value in others:
+        assert_same(cpu, model)
+        assert value == pytest.approx(loss_cpu, abs=1e-5)
+
+
+@needs_gpu
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+@pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
+def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(
+    log: Interactions, loss: str, normalised: bool, layers: int
+) -> None:
+    triples = torch.from_numpy(triples_of(log, 60)).long()
+    models = []
+    for device in ("cpu", "cuda"):
+        settings = settings_for(
+            device, backbone="lightgcn", layers=layers, loss=loss, normalised=normalised, batch=60
+        )
+        trainee = DeviceEncoder(LightGCN(log, settings), log, settings)
+        before = trainee.model()
+        for _ in range(3):
+            trainee.step(triples.to(device))
+        models.append(trainee.model())
+        assert how_far(before, models[-1]) > 1e-2
+    assert_same(*models)
+
+
+@needs_gpu
+def test_a_recorded_step_is_the_step(log: Interactions) -> None:
+    """After the first epoch a GPU repeats a recorded step: the same training as calling it each time."""
+    settings = settings_for("cuda", backbone="lightgcn")
+    models, losses = [], []
+    for replay in (False, True):
+        trainee = DeviceEncoder(LightGCN(log, settings), log, settings, replay=replay)
+        losses.append([trainee.epoch(lr) for lr in (0.05, 0.02, 0.01)])
+        models.append(trainee.model())
+    assert_same(*models)
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert models[0].ledger.triples == models[1].ledger.triples == 3 * 64 * (len(log) // 64)
+
+
+# --- sampling ---
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("power", [0.0, 0.75])
+@pytest.mark.parametrize("sampling", ["interactions", "users"])
+def test_draws_keep_their_law(log: Interactions, sampling: Any, power: float, device: str) -> None:
+    """Positives are touched and negatives are not; every row or user equally often; negatives by their law."""
+    sampler = DeviceSampler(
+        log, sampling=sampling, negatives=2, negative_power=power, device=torch.device(device), seed=4
+    )
+    epochs = [sampler.epoch().cpu().numpy() for _ in range(150)]
+    users, items, negatives = np.concatenate(epochs, axis=1)
+    touched = np.zeros((log.n_users, log.n_items), dtype=bool)
+    touched[log.user_ix, log.item_ix] = True
+    assert touched[users, items].all() and not touched[users, negatives].any()
+    drawn = np.zeros(touched.shape)
+    np.add.at(drawn, (users, items), 1)
+    if sampling == "interactions":
+        assert (drawn[touched] == 2 * 150).all()
+    else:
+        per_user = [np.bincount(u, minlength=log.n_users) for u, _, _ in epochs]
+        assert max(np.ptp(counts) for counts in per_user) <= 1
+        share = drawn / drawn.sum(axis=1, keepdims=True) * log.user_counts[:, None]
+        assert np.abs(share[touched] - 1).max() < 0.35  # 500 draws or so of each
+    law = np.where(touched, 0, log.item_counts**power)
+    expected = law / law.sum(axis=1, keepdims=True) * np.bincount(users)[:, None]
+    got = np.zeros(touched.shape)
+    np.add.at(got, (users, negatives), 1)
+    spread = (got - expected)[~touched] / np.sqrt(expected[~touched])
+    freedom = len(spread) - log.n_users
+    assert abs(np.sum(spread**2) - freedom) < 4 * np.sqrt(2 * freedom)  # chi-squared
+    assert np.abs(spread).max() < 6
+
+
+def test_users_who_touched_everything_or_nothing_are_left_out() -> None:
+    log = random_log(6, 5, 0.5, seed=1)
+    rows = [(0, i) for i in range(5)] + [(u, i) for u in (2, 3) for i in (1, 3)]
+    log = type(log)(*np.array(rows, np.int32).T.copy(), log.user_ids, log.item_ids)
+    for sampling in ("interactions", "users"):
+        sampler = DeviceSampler(
+            log, sampling=sampling, negatives=1, negative_power=0, device=torch.device("cpu"), seed=0
+        )
+        users, _, negatives = sampler.epoch()
+        assert set(users.tolist()) == {2, 3} and sampler.triples == 4
+        assert set(negatives.tolist()) <= {0, 2, 4}
