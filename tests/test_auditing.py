@@ -83,8 +83,14 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
     popularity = mean(mean(count[i] for i in items) for items in both.values())
     chosen = mean(mean(count[i] for i in profile[u]) for u in both)
     all_counts = [exposed[i] for i in order]
+    average = mean(mean(count[i] for i in items) for items in filled.values())
+    # these lists repeat what users have: the draw is out of all items
+    expected = sum(count[i] ** 2 for i in order) / len(log)
     return {
-        "average_popularity": mean(mean(count[i] for i in items) for items in filled.values()),
+        "average_popularity": average,
+        "expected_popularity": expected,
+        "amplification": (average - expected) / expected,
+        "expected_tail_share": sum(count[i] for i in tail) / len(log),
         "profile_popularity": chosen,
         "highest_popularity": mean(
             mean(count[i] for i in [i for i in order if i not in profile[u]][:K]) for u in both
@@ -171,7 +177,13 @@ def test_segments_are_cut_by_the_share_of_head_items(log: Interactions) -> None:
         mine = members[segment["name"]]
         alone = audit(lists[mine], users[mine], log)
         assert segment["users"] == len(mine) > 5
-        for name in ("average_popularity", "popularity_lift", "tail_share", "miscalibration"):
+        for name in (
+            "average_popularity",
+            "amplification",
+            "popularity_lift",
+            "tail_share",
+            "miscalibration",
+        ):
             assert segment[name] == pytest.approx(alone.measures[name])
         assert segment["head_share"] == pytest.approx(np.mean([share[u] for u in mine]))
         for what in ("profile", "lists"):
@@ -220,10 +232,10 @@ def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Inte
 def test_what_cannot_be_known_is_no_number(log: Interactions) -> None:
     users = np.arange(N_USERS, dtype=np.int32)
     assert math.isnan(audit(some_lists(users), users, log).measures["pop_reo"])
-    stranger = audit(np.array([[3, 4]], np.int32), np.array([0], np.int32), log)
-    assert stranger.verdict.leaning == "unknown"
+    stranger = audit(np.array([[0, 1]], np.int32), np.array([0], np.int32), log)
+    assert stranger.verdict.leaning == "popular"  # held against the log alone
     assert math.isnan(stranger.measures["popularity_lift"])
-    assert stranger.measures["average_popularity"] == log.item_counts[3:5].mean()
+    assert stranger.measures["average_popularity"] == log.item_counts[:2].mean()
     assert "nan" not in stranger.verdict.text
 
 
@@ -231,7 +243,7 @@ def test_what_cannot_be_known_is_no_number(log: Interactions) -> None:
 
 
 def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
-    """Lists of three systems: the same hits for all; drawn as users choose; drawn from the tail."""
+    """Lists of three systems: hits for all; drawn as often as items are chosen; drawn from the tail."""
     draw = np.random.default_rng(0)
     chance = 0.9 / np.arange(1, 501) ** 0.8
     log = random_log(400, 500, chance, seed=1)
@@ -239,7 +251,10 @@ def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
     unseen[log.user_ix, log.item_ix] = False
     scores = {
         "popular": np.where(unseen, log.item_counts, -np.inf),
-        "even": np.where(draw.random((400, 500)) < chance, draw.random((400, 500)), -np.inf),
+        # the largest of log(u) / weight are a draw by weight, each item once
+        "even": np.where(
+            unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf
+        ),
         "tail": np.where(head(log.item_counts), -np.inf, draw.random((400, 500))),
     }
     lists = {}
@@ -257,15 +272,24 @@ def test_the_verdict_tells_three_systems_apart() -> None:
         assert one.verdict.leaning == name
         assert one.verdict.text.startswith(one.verdict.headline)
         assert "\n" not in one.verdict.text
-        assert f"{1 + one.measures['popularity_lift']:.2f} times" in one.verdict.text
-        assert f"come {100 * one.measures['tail_share']:.1f} % of the recommendations" in one.verdict.text
+        assert f"{1 + one.measures['amplification']:.2f} times" in one.verdict.text
+        assert f"gets {100 * one.measures['tail_share']:.1f} % of the recommendations" in one.verdict.text
+    share = {u: log.item_ix[log.user_ix == u] for u in range(400)}
+    draws = [np.delete(log.item_counts, share[u]) for u in range(400)]
+    expected = np.mean([(counts**2).sum() / counts.sum() for counts in draws])
+    assert found["popular"].measures["expected_popularity"] == pytest.approx(expected)
+    from_tail = [
+        log.item_counts[np.setdiff1d(np.flatnonzero(~head(log.item_counts)), share[u])].sum() / draws[u].sum()
+        for u in range(400)
+    ]
+    assert found["popular"].measures["expected_tail_share"] == pytest.approx(np.mean(from_tail))
     biased, fair, reversed_ = (found[name] for name in ("popular", "even", "tail"))
     assert "strongly towards popular items" in biased.verdict.headline
     assert "strongly towards rarely chosen items" in reversed_.verdict.headline
-    assert "about as popular as what users choose" in fair.verdict.headline
+    assert "about as popular as the log" in fair.verdict.headline
     assert "more concentrated than the log" in biased.verdict.text
     assert "less concentrated than the log" in reversed_.verdict.text
-    for name in ("popularity_lift", "gini"):
+    for name in ("amplification", "popularity_lift", "gini"):
         assert biased.measures[name] > fair.measures[name] > reversed_.measures[name]
     for name in ("tail_share", "tail_items"):
         assert biased.measures[name] < fair.measures[name] < reversed_.measures[name]

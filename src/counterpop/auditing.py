@@ -32,12 +32,15 @@ from counterpop.metrics.popularity import (
 from counterpop.ranking import rank_users
 
 Kind = Literal["count", "share", "lift", "number"]
-Leaning = Literal["popular", "even", "tail", "unknown"]
+Leaning = Literal["popular", "even", "tail"]
 CLASSES = ("top", "middle", "tail")
 SEGMENTS = ("niche", "mixed", "mainstream")
 SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
-EVEN = 0.1  # a lift up to this, up or down, is called none
-STRONG = 0.5  # "strongly": half as popular as what users choose, or half of the way to the highest lift
+EVEN = 0.1  # an amplification up to this, up or down, is called none
+STRONG = 0.5  # "strongly": half as popular as the log, or half of the way to the most popular items
+REPEATS = 0.01  # of the places: from here on a system is taken to show what users have already
+# means over all lists; the others are over the users who have a profile as well
+OF_LISTS = ("average_popularity", "expected_popularity", "amplification", "tail_share", "expected_tail_share")
 MOST_RECOMMENDED = 0.01  # of the items, in `most_recommended_share`
 
 
@@ -52,6 +55,10 @@ class Definition:
     published: str = ""
     """The short name under which it was published."""
 
+    @property
+    def title(self) -> str:
+        return f"{self.label} ({self.published})" if self.published else self.label
+
 
 _ABDOLLAHPOURI_2019 = "Abdollahpouri, Burke and Mobasher, FLAIRS 2019"
 _ZHU_2020 = "Zhu, Wang and Caverlee, SIGIR 2020"
@@ -60,6 +67,18 @@ DEFINITIONS: Mapping[str, Definition] = {
         "Average popularity", "count",
         "Interactions in the log of a recommended item: mean over each list, then over the lists.",
         _ABDOLLAHPOURI_2019, "ARP",
+    ),
+    "expected_popularity": Definition(
+        "Popularity of the log", "count",
+        "The same of items drawn from the log in proportion to their interactions, out of those that are "
+        "not in the user's profile. Where 1 % of the places or more hold items of the profile, the system "
+        "evidently repeats, and the draw is out of all items.",
+    ),
+    "amplification": Definition(
+        "Amplification", "lift",
+        "(average popularity - popularity of the log) / popularity of the log. 0: recommendations are as "
+        "popular as the log they come from; +100 %: twice as popular. The verdict rests on it: up to 10 % "
+        "either way is called even.",
     ),
     "profile_popularity": Definition(
         "Popularity of profiles", "count",
@@ -85,6 +104,10 @@ DEFINITIONS: Mapping[str, Definition] = {
         "head is the first items whose running sum stays within 80 % of all interactions; the tail is every "
         "other item.",
         _ABDOLLAHPOURI_2019, "APLT",
+    ),
+    "expected_tail_share": Definition(
+        "Tail share of the log", "share",
+        "The share of the tail in such draws from the log, mean over the lists.",
     ),
     "profile_tail_share": Definition(
         "Tail share of profiles", "share",
@@ -156,6 +179,8 @@ NOTES: Mapping[str, str] = {
     "unknown_items": "{n:,} recommended items are not in the log and count as items without interactions",
     "repeated": "{n:,} rows repeat an item of the same list; its first place was kept",
     "beyond_k": "{n:,} rows lie beyond place {k} of their list and were not audited",
+    "without_vector": "{n:,} rows of the log are of users or items without a vector and were left out",
+    "unknown_held_out": "{n:,} held-out pairs are of users or items that the log lacks and were left out",
     "known_held_out": "{n:,} held-out pairs are in the log as well and were left out",
 }
 """Sentences for what a reader must know of the input."""
@@ -163,11 +188,16 @@ NOTES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the figures amount to, in a few words and in one paragraph with the numbers it rests on."""
+    """What the figures amount to, in a few words, and the numbers it rests on."""
 
     leaning: Leaning
     headline: str
-    text: str
+    reasons: str
+
+    @property
+    def text(self) -> str:
+        """One paragraph with both."""
+        return f"{self.headline}. {self.reasons}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +217,10 @@ class Audit:
     """Niche, mixed, mainstream: how many, and their profiles beside their lists."""
     notes: Mapping[str, int]
     """Numbers that are not 0, by the names of `NOTES`."""
+    user_ix: IntArray
+    """(B,) positions of the users."""
+    per_user: Mapping[str, NDArray[np.float64]]
+    """(B,) each figure that is a mean over users; NaN where a list or a profile is empty."""
     exposure: NDArray[np.int64]
     """(I,) in how many lists each item stands."""
     item_counts: NDArray[np.int64]
@@ -266,26 +300,31 @@ def audit(
     'popular'
     """
     _check(lists, users, log, held)
+    filled = (lists >= 0).sum(axis=1)
     counts, popular = log.item_counts, head(log.item_counts)
     exposed = exposure(lists, log.n_items)
     shown = _shares(places_by_group(lists, popularity_classes(counts), len(CLASSES), lists >= 0))
     chosen = _shares(_rows_by_class(log, popularity_classes(counts))[users])
+    fresh = (lists >= 0) & ~find_hits(lists, users, log)
+    again = int((lists >= 0).sum() - fresh.sum())
+    expected = _drawn_from(log, popular, without_profile=again < REPEATS * (lists >= 0).sum())[:, users]
     per_user = {
         "average_popularity": average_popularity(lists, counts),
+        "expected_popularity": expected[0],
         "profile_popularity": _profile_popularity(log)[users],
         "highest_popularity": _highest_popularity(log, lists.shape[1])[users],
         "tail_share": tail_share(lists, popular),
+        "expected_tail_share": expected[1],
         "profile_tail_share": chosen[:, 2],
         "miscalibration": jensen_shannon(shown, chosen),
     }
     both = np.isfinite(per_user["miscalibration"])  # users who have a list and a profile
     most = max(1, int(np.ceil(MOST_RECOMMENDED * log.n_items)))
-    fresh = (lists >= 0) & ~find_hits(lists, users, log)
     later = None if held is None else held.rows(~np.isin(pair_keys(held), pair_keys(log)))
+    of_lists = _means(per_user, filled > 0)
     measures = {
         **_means(per_user, both),
-        "average_popularity": _mean(per_user["average_popularity"]),
-        "tail_share": _mean(per_user["tail_share"]),
+        **{name: of_lists[name] for name in OF_LISTS},
         "tail_items": float(exposed[~popular].sum() / len(users)),
         "tail_coverage": coverage(exposed[~popular]) if not popular.all() else float("nan"),
         "coverage": coverage(exposed),
@@ -306,13 +345,12 @@ def audit(
     )
     has_list = np.zeros(log.n_users, dtype=bool)
     has_list[users] = True
-    filled = (lists >= 0).sum(axis=1)
     stated = {
         "short_lists": int(((filled < lists.shape[1]) & (filled > 0)).sum()),
         "empty_lists": int((filled == 0).sum()),
         "users_without_list": int(((log.user_counts > 0) & ~has_list).sum()),
         "users_without_profile": int((log.user_counts[users] == 0).sum()),
-        "already_chosen": int((lists >= 0).sum() - fresh.sum()),
+        "already_chosen": again,
         "known_held_out": 0 if held is None or later is None else len(held) - len(later),
         **(notes or {}),
     }
@@ -322,7 +360,7 @@ def audit(
         groups,
         _segments(per_user, shown, chosen, both),
         {name: stated[name] for name in NOTES if stated.get(name)},
-        exposed, counts,
+        users, per_user, exposed, counts,
         None if ledger is None else gradient_picture(ledger),
     )  # fmt: skip
 
@@ -334,12 +372,13 @@ def audit_model(
     *,
     held: Interactions | None = None,
     ledger: Ledger | None = None,
+    notes: Mapping[str, int] | None = None,
     threads: int | None = None,
 ) -> Audit:
-    """The bias of an adjusted model's lists for all users who have a row in the log; those are left out."""
+    """The bias of a model's lists for all users who have a row in the log; what they have is not ranked."""
     users = np.flatnonzero(log.user_counts).astype(np.int32)
     lists, _ = rank_users(adjustment, users, log, k, threads)
-    return audit(lists, users, log, held=held, ledger=ledger)
+    return audit(lists, users, log, held=held, ledger=ledger, notes=notes)
 
 
 def _check(lists: IntArray, users: IntArray, log: Interactions, held: Interactions | None) -> None:
@@ -382,9 +421,12 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def _means(per_user: Mapping[str, NDArray[np.float64]], those: NDArray[np.bool_]) -> dict[str, float]:
-    """Means over some users who have a list and a profile, and the lift between the two."""
+    """Means over some users, and how far their lists lie above the log and above their profiles."""
     means = {name: _mean(values[those]) for name, values in per_user.items()}
-    return means | {"popularity_lift": means["average_popularity"] / means["profile_popularity"] - 1}
+    return means | {
+        "amplification": means["average_popularity"] / means["expected_popularity"] - 1,
+        "popularity_lift": means["average_popularity"] / means["profile_popularity"] - 1,
+    }
 
 
 def _profile_popularity(log: Interactions) -> NDArray[np.float64]:
@@ -392,6 +434,19 @@ def _profile_popularity(log: Interactions) -> NDArray[np.float64]:
     total = np.bincount(log.user_ix, weights=log.item_counts[log.item_ix], minlength=log.n_users)
     with np.errstate(invalid="ignore"):
         return np.asarray(total / log.user_counts)
+
+
+def _drawn_from(
+    log: Interactions, popular: NDArray[np.bool_], *, without_profile: bool
+) -> NDArray[np.float64]:
+    """(2, U) popularity, and share of the tail, of items drawn in proportion to their interactions."""
+    counts = log.item_counts.astype(np.float64)
+    parts = np.stack([counts, counts**2, counts * ~popular])
+    left = np.repeat(parts.sum(axis=1)[:, None], log.n_users, axis=1)
+    if without_profile:
+        left -= [np.bincount(log.user_ix, part[log.item_ix], log.n_users) for part in parts]
+    with np.errstate(invalid="ignore"):
+        return np.asarray(left[1:] / left[0])
 
 
 def _highest_popularity(log: Interactions, k: int) -> NDArray[np.float64]:
@@ -469,51 +524,43 @@ def _segments(
 
 
 def _judge(found: Audit) -> Verdict:
-    """The verdict. Its direction rests on the popularity lift alone; the other figures stand beside it."""
+    """The verdict. Its direction rests on the amplification alone; the other figures stand beside it."""
     m = found.measures
-    lift, highest = m["popularity_lift"], m["highest_popularity"] / m["profile_popularity"] - 1
-    if not np.isfinite(lift):
-        leaning: Leaning = "unknown"
-        headline = "Nothing is known of what these users choose"
-        first = (
-            f"{headline}: none of them has interactions in the log. A recommended item has "
-            f"{m['average_popularity']:,.1f} interactions on average."
+    more, highest = m["amplification"], m["highest_popularity"] / m["expected_popularity"] - 1
+    leaning: Leaning = "even" if abs(more) <= EVEN else "popular" if more > 0 else "tail"
+    strongly = "strongly " if more > STRONG * highest > 0 or more < -STRONG else ""
+    headline = {
+        "popular": f"The recommendations lean {strongly}towards popular items",
+        "tail": f"The recommendations lean {strongly}towards rarely chosen items",
+        "even": "The recommendations are about as popular as the log they come from",
+    }[leaning]
+    first = (
+        f"A recommended item has {m['average_popularity']:,.1f} interactions on average, {1 + more:.2f} "
+        "times as many as an item drawn from the log in proportion to popularity "
+        f"({m['expected_popularity']:,.1f})"
+    )
+    times = {s["name"]: 1 + s["amplification"] for s in found.segments if s["users"]}
+    if {"niche", "mainstream"} <= times.keys():
+        first += (
+            f": {times['niche']:.2f} times for niche users, {times['mainstream']:.2f} times for mainstream "
+            "users"
         )
-    else:
-        leaning = "even" if abs(lift) <= EVEN else "popular" if lift > 0 else "tail"
-        strongly = "strongly " if lift > STRONG * highest > 0 or lift < -STRONG else ""
-        headline = {
-            "popular": f"The recommendations lean {strongly}towards popular items",
-            "tail": f"The recommendations lean {strongly}towards rarely chosen items",
-            "even": "The recommendations are about as popular as what users choose",
-        }[leaning]
-        most = f" (the most popular ones they do not have yet: {1 + highest:.2f} times)"
-        first = (
-            f"{headline}: a recommended item has {(1 + lift) * m['profile_popularity']:,.1f} interactions on "
-            f"average, {1 + lift:.2f} times the {m['profile_popularity']:,.1f} of what the same users chose "
-            f"themselves{most if np.isfinite(highest) else ''}."
-        )
+    if np.isfinite(highest):
+        first += f"; nothing but the most popular items would be {1 + highest:.2f} times"
     tail = (
-        "From the tail, the items beyond the first 80 % of all interactions, come "
-        f"{_percent(m['tail_share'])} of the recommendations"
+        f"The tail, the items beyond the first 80 % of all interactions, gets {_percent(m['tail_share'])} of "
+        f"the recommendations, against {_percent(m['expected_tail_share'])} in such a draw"
     )
     if np.isfinite(m["profile_tail_share"]):
         tail += f" and {_percent(m['profile_tail_share'])} of what the users chose"
     never = int((found.exposure == 0).sum())
     uneven = "more" if m["gini"] > m["log_gini"] else "less"
     spread = (
-        f"Of {found.items:,} items {never:,} ({_percent(1 - m['coverage'])}) are never recommended, and the "
-        f"1 % most recommended take {_percent(m['most_recommended_share'])} of all places; exposure is "
-        f"{uneven} concentrated than the log (Gini {m['gini']:.3f} against {m['log_gini']:.3f})."
+        f"{never:,} of {found.items:,} items ({_percent(1 - m['coverage'])}) are never recommended, and the "
+        f"1 % most recommended take {_percent(m['most_recommended_share'])} of all places: {uneven} "
+        f"concentrated than the log (Gini {m['gini']:.3f} against {m['log_gini']:.3f})"
     )
-    times = {s["name"]: 1 + s["popularity_lift"] for s in found.segments if s["users"]}
-    ends = ""
-    if {"niche", "mainstream"} <= times.keys():
-        ends = (
-            f" Niche users are shown items {times['niche']:.2f} times as popular as those they choose, "
-            f"mainstream users {times['mainstream']:.2f} times."
-        )
-    return Verdict(leaning, headline, f"{first} {tail}. {spread}{ends}")
+    return Verdict(leaning, headline, f"{first}. {tail}. {spread}.")
 
 
 def _percent(share: float) -> str:

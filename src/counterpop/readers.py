@@ -6,8 +6,9 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -121,6 +122,111 @@ def read_names(source: Any, item_ids: Ids, *, item: str = "item", name: str = "n
                 f"{text!r}; keep one of the two"
             )
     return [known.get(own) for own in item_ids.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendations:
+    """Anybody's lists in the positions of a log."""
+
+    lists: IntArray
+    """(B, K) items, best first; -1 where a list is shorter."""
+    users: IntArray
+    """(B,) whose list each is."""
+    log: Interactions
+    """The log, with the ids it lacked where unknown ones are kept."""
+    order: Literal["rank", "score", "rows"]
+    """What the lists are sorted by."""
+    notes: Mapping[str, int]
+    """How many users and items the log lacked, how many rows repeat an item of a list or lie beyond k."""
+
+
+def read_recommendations(
+    source: Any,
+    log: Interactions,
+    *,
+    user: str = "user",
+    item: str = "item",
+    rank: str | None = None,
+    score: str | None = None,
+    k: int | None = None,
+    keep_unknown: bool = False,
+) -> Recommendations:
+    """The lists of any system: one row for each recommended item, from any source `read_interactions` takes.
+
+    A list is sorted by its column `rank` (1 is best), else by `score` (high is best), else as the rows come;
+    columns of these names are used without being named. Of an item that a list repeats the first place is
+    kept; `k` cuts lists off, by default none; `notes` counts both. Ids that the log lacks are an error, or
+    with `keep_unknown=True` users and items without interactions.
+
+    >>> log = read_interactions(pl.DataFrame({"user": ["a", "b"], "item": [5, 7]}))
+    >>> best = pl.DataFrame({"user": ["b", "b", "a"], "item": [7, 5, 7], "score": [0.2, 0.9, 0.4]})
+    >>> found = read_recommendations(best, log)
+    >>> log.user_ids[found.users].tolist(), found.lists.tolist(), found.order
+    (['a', 'b'], [[1, -1], [0, 1]], 'score')
+    """
+    asked = {"user": user, "item": item, "rank": rank, "score": score}
+    table = _open(source, {role: name for role, name in asked.items() if name is not None}, header=True)
+    chosen = _choose(table, asked)
+    rows = table.take(chosen)
+    if rows.height == 0:
+        raise InputError(f"lists need rows, but {table.label} holds none; check that it is the right source")
+    columns = _clean(rows, chosen, None, table.label)
+    order: Literal["rank", "score", "rows"] = (
+        "rank" if "rank" in columns else "score" if "score" in columns else "rows"
+    )
+    log, user_ix, unknown_users = _place(columns["user"], log, "user", keep_unknown)
+    log, item_ix, unknown_items = _place(columns["item"], log, "item", keep_unknown)
+    by = np.zeros(len(user_ix)) if order == "rows" else columns[order].to_numpy()
+    found = pl.DataFrame({"user": user_ix, "item": item_ix, "by": -by if order == "score" else by})
+    found = found.sort("user", "by", maintain_order=True)
+    n_rows = len(found)
+    found = found.unique(["user", "item"], keep="first", maintain_order=True)
+    repeated = n_rows - len(found)
+    users, by = found["user"].to_numpy(), found["by"].to_numpy()
+    shared = np.flatnonzero((users[1:] == users[:-1]) & (by[1:] == by[:-1]))
+    if order == "rank" and len(shared):
+        raise InputError(
+            f"each place of a list must be taken once, but in {table.label} user "
+            f"{log.user_ids[users[shared[:1]]].tolist()[0]!r} has two items at rank {by[shared[0]]:g}; give "
+            "one list for each user"
+        )
+    those, starts, lengths = np.unique(users, return_index=True, return_counts=True)
+    place = np.arange(len(users)) - np.repeat(starts, lengths)
+    k = min(k or int(lengths.max()), log.n_items)
+    kept = place < k
+    lists = np.full((len(those), k), -1, dtype=np.int32)
+    lists[np.repeat(np.arange(len(those)), lengths)[kept], place[kept]] = found["item"].to_numpy()[kept]
+    notes = {
+        "unknown_users": unknown_users,
+        "unknown_items": unknown_items,
+        "repeated": repeated,
+        "beyond_k": len(users) - int(kept.sum()),
+    }
+    return Recommendations(lists, those, log, order, notes)
+
+
+def _place(
+    column: pl.Series, log: Interactions, what: Literal["user", "item"], keep_unknown: bool
+) -> tuple[Interactions, IntArray, int]:
+    """The log, where each row's id stands in it, and how many ids it lacked; they are added to it."""
+    ids, ix = _index(column, None)
+    known: Ids = getattr(log, f"{what}_ids")
+    own = as_ids(ids, known, what)
+    missing = own[~np.isin(own, known)]
+    if len(missing) and (not keep_unknown or len(missing) == len(own)):
+        do = "check which columns hold the ids" if len(missing) == len(own) else (
+            f"pass keep_unknown=True (--keep-unknown) to count them as {what}s without interactions"
+        )  # fmt: skip
+        raise InputError(
+            f"every {what} with a place in a list must be in the log, but {len(missing)} of {len(own)} are "
+            f"not (first: {missing[:1].tolist()[0]!r}); {do}"
+        )
+    if len(missing):
+        every = np.unique(np.concatenate([known, missing]))
+        moved = np.searchsorted(every, known).astype(np.int32)[getattr(log, f"{what}_ix")]
+        log = replace(log, **{f"{what}_ids": every, f"{what}_ix": moved})
+        known = every
+    return log, np.searchsorted(known, own).astype(np.int32)[ix], len(np.unique(missing))
 
 
 # ---------------------------------------------------------------------------------------- opening a source
@@ -328,10 +434,10 @@ def _open_matrix(matrix: Any, asked: dict[str, str]) -> _Table:
 
 
 def _choose(table: _Table, asked: dict[str, str | None]) -> dict[str, str]:
-    """{role: column of the table} for every role that was asked for, and for a column called "split"."""
+    """{role: column of the table} for every role asked for, and for columns called split, rank or score."""
     chosen = {}
     for role, name in asked.items():
-        if name is None and role == "split" and role in table.names:
+        if name is None and role in ("split", "rank", "score") and role in table.names:
             name = role
         elif name == role in ("user", "item") and role not in table.names and f"{role}_id" in table.names:
             name = f"{role}_id"
@@ -476,7 +582,10 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
     return parts
 
 
-_CLEANERS = {"user": _ids, "item": _ids, "rating": _numbers, "time": _seconds, "split": _parts}
+_CLEANERS = {
+    "user": _ids, "item": _ids, "rating": _numbers, "time": _seconds, "split": _parts,
+    "rank": _numbers, "score": _numbers,
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------ from ids to positions
