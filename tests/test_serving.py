@@ -215,6 +215,8 @@ def test_names_are_read_by_id(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match="both 'a' and 'b'"):
         read_names(pl.DataFrame({"item": [5, 5], "name": ["a", "b"]}), ids)
+    with pytest.raises(InputError, match=r"holds none of its 3 ids \(such as 5\)"):
+        read_names(pl.DataFrame({"item": [50, 60], "name": ["a", "b"]}), ids)
     with pytest.raises(InputError, match="no column 'name'"):
         read_names(pl.DataFrame({"item": [5], "year": [1999]}), ids)
 
@@ -480,15 +482,15 @@ def test_unknown_users_by_choice(folder: Path) -> None:
 
 
 def test_limits_of_time_and_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ServedModel, "similar", lambda *_: time.sleep(1.5))
-    with serving(folder / "run", limits=Limits(seconds=0.5, at_once=3)) as (server, _):
-        check_refusal(server.ask("/similar?item=i1"), 503, "no answer within 0.5 seconds")
+    monkeypatch.setattr(ServedModel, "similar", lambda *_: time.sleep(2.5))
+    with serving(folder / "run", limits=Limits(seconds=1.0, at_once=3)) as (server, _):
+        check_refusal(server.ask("/similar?item=i1"), 503, "no answer within 1 seconds")
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
         assert converse(server, head, b"{", pause=0.4).startswith(b"HTTP/1.1 408")
         slow = [threading.Thread(target=server.ask, args=("/similar?item=i1",)) for _ in range(3)]
         for thread in slow:
             thread.start()
-        time.sleep(0.2)
+        time.sleep(0.4)
         answer = server.ask("/healthz")
         check_refusal(answer, 503, "3 requests are under way")
         assert answer[2]["retry-after"] == "1"

@@ -35,13 +35,14 @@ def load_served(
 
     saved, known = artifacts.load_run(run), artifacts.load_development(run)
     adjustment = adjustment_for(saved, known)
+    tried = adjustment if saved.run.refit is None else adjustment_for(saved, known, "valid")
     model = ServedModel(
         Path(run).resolve().name,
         saved.manifest["written"],
         adjustment,
         trained_on(saved, known),
         known.refit_train(),
-        Trial(adjustment_for(saved, known, "valid"), known.train, known.valid),
+        Trial(tried, known.train, known.valid),
         read_names(names, saved.run.embeddings.item_ids, item=item, name=name) if names else None,
     )
     _ = model.popular
