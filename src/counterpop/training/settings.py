@@ -25,7 +25,7 @@ INITIAL_STREAM, SAMPLING_STREAM, DROPOUT_STREAM = 400, 401, 403  # of the seed
 # for each batch: hence other rates. An encoder of one's own comes with its dim and layers.
 BY_BACKBONE: dict[Backbone, dict[str, float]] = {
     "mf": {"dim": 128, "epochs": 250, "lr": 0.2, "reg": 1e-3, "layers": 0, "batch": 4096},
-    "lightgcn": {"dim": 64, "epochs": 150, "lr": 0.01, "reg": 1e-4, "layers": 2, "batch": 16384},
+    "lightgcn": {"dim": 128, "epochs": 150, "lr": 0.02, "reg": 3e-4, "layers": 2, "batch": 16384},
     "encoder": {"dim": 1, "epochs": 100, "lr": 1e-3, "reg": 1e-4, "layers": 0, "batch": 4096},
 }
 
