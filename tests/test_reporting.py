@@ -234,7 +234,7 @@ def test_validation_figures_are_named_as_such(report: RunReport) -> None:
 def test_truth_is_shown_where_it_is_known(report: RunReport) -> None:
     assert "True favourites" not in render(report).text
     text = render(replace(report, truth={"plain": 0.123, "adjusted": 0.321})).text
-    assert re.search(r"True favourites found12\.3\s% → 32\.1\s%", text)
+    assert re.search(r"True favourites found12\.3 → 32\.1\s%", text)
 
 
 def test_what_a_run_lacks_is_left_out_with_a_sentence(report: RunReport) -> None:

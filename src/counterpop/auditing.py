@@ -70,9 +70,9 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "expected_popularity": Definition(
         "Popularity of the log", "count",
-        "The same of items drawn from the log in proportion to their interactions, out of those that are "
-        "not in the user's profile. Where 1 % of the places or more hold items of the profile, the system "
-        "evidently repeats, and the draw is out of all items.",
+        "Interactions in the log of an item that is drawn from it in proportion to its interactions, out of "
+        "the items that are not in the user's profile, mean over the lists. Where 1 % of the places or more "
+        "hold items of the profile, the system evidently repeats, and the draw is out of all items.",
     ),
     "amplification": Definition(
         "Amplification", "lift",
@@ -82,14 +82,15 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "profile_popularity": Definition(
         "Popularity of profiles", "count",
-        "The same of what the users themselves chose: interactions of an item in a user's profile (their "
-        "rows in the log), mean over each profile, then over the users who have a list and a profile.",
+        "Interactions in the log of an item in a user's profile (their rows in the log): mean over each "
+        "profile, then over the users who have a list and a profile.",
         "Abdollahpouri et al., RMSE workshop at RecSys 2019, as GAP",
     ),
     "highest_popularity": Definition(
         "Highest popularity", "count",
-        "The same of the k most popular items that are not in the profile: the most that lists can reach "
-        "without showing what was chosen already.",
+        "Interactions in the log of the k most popular items that are not in a user's profile: mean over "
+        "those, then over the users who have a list and a profile. Lists that show nothing of the profile "
+        "cannot reach more.",
     ),
     "popularity_lift": Definition(
         "Popularity lift", "lift",
@@ -107,7 +108,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "expected_tail_share": Definition(
         "Tail share of the log", "share",
-        "The share of the tail in such draws from the log, mean over the lists.",
+        "Share of the tail in items that are drawn from the log as for its popularity, mean over the lists.",
     ),
     "profile_tail_share": Definition(
         "Tail share of profiles", "share",
@@ -116,7 +117,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     "tail_items": Definition(
         "Tail items in a list", "number",
         "Number of tail items in a list, mean over the lists. This is the published formula; its name, "
-        "coverage of the tail, fits the next figure better.",
+        "average coverage of the tail, would rather fit the coverage below.",
         _ABDOLLAHPOURI_2019, "ACLT",
     ),
     "tail_coverage": Definition(
@@ -135,7 +136,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "log_gini": Definition(
         "Gini of the log", "number",
-        "The same of the interactions of the items in the log.",
+        "The Gini, as of exposure, of the items' interactions in the log.",
     ),
     "most_recommended_share": Definition(
         "Places of the top 1 %", "share",

@@ -25,7 +25,7 @@ K = 20  # of a model's lists
 
 
 @click.command(
-    epilog="Examples: counterpop audit RUN --html audit.html, or of any system: "
+    epilog="Example: counterpop audit RUN --html audit.html, or of any system "
     "counterpop audit --recommendations lists.csv --interactions log.parquet --html audit.html"
 )
 @click.argument("run", type=click.Path(), required=False)
@@ -72,7 +72,6 @@ def command(
         raise click.UsageError("--interactions goes with lists and vectors; a run has its own log")
     if run is not None and holdout is not None:
         raise click.UsageError("--holdout does not go with a run, which has its own test part")
-    told: dict[str, Any] = {}
     with working("reading and measuring"):
         if run is not None:
             audits, told = audit_run(run, k or K)
@@ -80,21 +79,18 @@ def command(
             log = read_interactions(interactions, user=user, item=item)
             later = read_interactions(holdout, user=user, item=item) if holdout else None
             if vectors is not None:
-                audits = {Path(vectors[1]).stem: audit_vectors(*vectors, log, later, k or K, drop_unknown)}
+                one = audit_vectors(*vectors, log, later, k or K, drop_unknown)
                 told = {"user_vectors": user_vectors, "item_vectors": item_vectors}
-            elif recommendations is not None:
+            else:
                 found = read_recommendations(
                     recommendations, log, user=list_user or user, item=list_item or item, rank=rank,
                     score=score, k=k, keep_unknown=keep_unknown,
                 )  # fmt: skip
                 held, lost = match(later, found.log)
                 notes = {**found.notes, "unknown_held_out": lost}
-                audits = {
-                    Path(recommendations).stem: audit(
-                        found.lists, found.users, found.log, held=held, notes=notes
-                    )
-                }
+                one = audit(found.lists, found.users, found.log, held=held, notes=notes)
                 told = {"recommendations": recommendations, "order": found.order}
+            audits = {Path(recommendations or str(item_vectors)).stem: one}
     if html:
         Path(html).parent.mkdir(parents=True, exist_ok=True)
         write_audit(audits, Path(html))
@@ -105,8 +101,8 @@ def command(
         output.print(audit_table(audits))
         if html:
             output.print(f"Wrote {html} ({Path(html).stat().st_size / 1e6:.1f} MB).")
-    *others, last = audits.values()
-    return told | last.as_dict() | ({"plain": others[0].as_dict()} if others else {})
+    plain, *_ = dicts = [one.as_dict() for one in audits.values()]
+    return told | dicts[-1] | ({"plain": plain} if run is not None else {})
 
 
 def audit_run(path: str, k: int) -> tuple[dict[str, Audit], dict[str, Any]]:

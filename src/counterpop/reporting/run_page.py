@@ -42,6 +42,7 @@ from counterpop.reporting.tables import (
     html_measures,
 )
 
+PERCENT = "\u00a0%"
 INTRO = (
     "A recommender learns from what people chose, and people choose among what they are shown. Popular "
     "items are shown more, so they come to be recommended beyond anybody’s taste. This page says how much "
@@ -113,11 +114,12 @@ def _tiles(report: RunReport) -> list[Tile]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\u00a0%"
+    return f"{100 * share:.1f}{PERCENT}"
 
 
 def _change(before: str, after: str) -> str:
-    return before if before == after else f"{before} → {after}"
+    """Both figures, or one where they are the same; the sign of a share is shown once."""
+    return before if before == after else f"{before.removesuffix(PERCENT)} → {after}"
 
 
 def _comparison(reports: Sequence[RunReport]) -> Section:
