@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.interactions import IntArray, Interactions
@@ -16,6 +14,7 @@ from counterpop.kernels.threads import core_count, crew, stretches
 from counterpop.ledger import Ledger
 from counterpop.runs import Model
 from counterpop.splits import Development
+from counterpop.training.graph import graph_of
 from counterpop.training.mf import LEAST_BLOCK, aligned, look_at
 from counterpop.training.sampling import Triples, TripleSampler
 from counterpop.training.settings import DROPOUT_STREAM, INITIAL_STREAM, SAMPLING_STREAM, Settings
@@ -163,30 +162,3 @@ class LightGCN:
         scale = self._triples / max(1, self._recorded)
         ledger = self._item_ledger.copy(), self._user_ledger.copy()
         return Model(vectors, Ledger(*ledger, self._settings.ledger_every, self._triples, scale))
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """Who touched what, both ways: users 0..U-1, then items."""
-
-    starts: NDArray[np.int64]  # (N + 1,)
-    neighbours: IntArray  # (2E,)
-    edges: IntArray  # (2E,) the interaction behind each entry
-    scale: FloatArray  # (N,) one over the root of the number of neighbours; 1 for none
-
-    def cut(self, threads: int) -> NDArray[np.intp]:
-        """(T + 1,) rows so that every thread has about as much to add up."""
-        work = self.starts + np.arange(len(self.starts))
-        return np.searchsorted(work, np.linspace(0, work[-1], threads + 1))
-
-
-def graph_of(train: Interactions) -> Graph:
-    """The graph of users and items."""
-    by_item = np.lexsort((train.user_ix, train.item_ix)).astype(np.int32)
-    degrees = np.concatenate([train.user_counts, train.item_counts])
-    return Graph(
-        np.concatenate([[0], np.cumsum(degrees)]),
-        np.concatenate([train.item_ix + np.int32(train.n_users), train.user_ix[by_item]]),
-        np.concatenate([np.arange(len(train), dtype=np.int32), by_item]),
-        (1 / np.sqrt(np.maximum(degrees, 1))).astype(np.float32),
-    )
