@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from counterpop.interactions import Interactions
     from counterpop.ledger import Ledger, gradient_picture
     from counterpop.ranking import rank
-    from counterpop.readers import read_interactions, read_recommendations
+    from counterpop.readers import read_interactions, read_names, read_recommendations
     from counterpop.runs import Model, Run
     from counterpop.splits import (
         Development,
@@ -72,7 +72,7 @@ _HOMES = {
     "interactions": ("Interactions",),
     "ledger": ("Ledger", "gradient_picture"),
     "ranking": ("rank",),
-    "readers": ("read_interactions", "read_recommendations"),
+    "readers": ("read_interactions", "read_names", "read_recommendations"),
     "runs": ("Model", "Run"),
     "splits": (
         "Development", "Split", "split_as_given", "split_intervened", "split_mixed", "split_random",

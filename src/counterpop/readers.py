@@ -100,6 +100,37 @@ def read_interactions(
     return _merge(user_ids, item_ids, user_ix, item_ix, columns)
 
 
+def read_names(source: Any, item_ids: Ids, *, item: str = "item", name: str = "name") -> list[str | None]:
+    """What each item is called, in the order of `item_ids`; None where the table does not say.
+
+    `source` is a file or table with a column of ids and one of names (left at its default, `title` is found
+    as well). Rows of other items take no part; an item with two names is an error, as is a table that names
+    none of the items.
+
+    >>> read_names(pl.DataFrame({"item": [7, 5, 9], "title": ["Heat", "Alien", "Up"]}), np.array([5, 6, 7]))
+    ['Alien', None, 'Heat']
+    """
+    table = _open(source, {"item": item, "name": name}, True)
+    if name == "name" not in table.names and "title" in table.names:
+        name = "title"
+    rows = table.take(_choose(table, {"item": item, "name": name}))
+    ids = as_ids(_ids(rows["item"], item, table.label).to_list(), item_ids, "item")
+    known: dict[Any, str] = {}
+    for own, text in zip(ids.tolist(), rows["name"].cast(pl.String).to_list(), strict=True):
+        if text and known.setdefault(own, text) != text:
+            raise InputError(
+                f"each item needs one name, but {table.label} calls item {own!r} both {known[own]!r} and "
+                f"{text!r}; keep one of the two"
+            )
+    names = [known.get(own) for own in item_ids.tolist()]
+    if not any(names):
+        raise InputError(
+            f"{table.label} must name items of the log, but holds none of its {len(names):,} ids (such as "
+            f"{item_ids[:1].tolist()[0]!r}); check which column item= names"
+        )
+    return names
+
+
 @dataclass(frozen=True, eq=False)
 class Recommendations:
     """Anybody's lists in the positions of a log."""

@@ -17,6 +17,7 @@ from counterpop.evaluation import PER_USER
 from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
+from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.ranking import score_blocks, tie_order
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
@@ -61,6 +62,7 @@ def search_strengths(
     user_strengths: tuple[float, ...] = STRENGTHS,
     weights: FloatArray | None = None,
     exposure: bool = True,
+    groups: bool = False,
     users: IntArray | None = None,
     threads: int | None = None,
 ) -> Grid:
@@ -68,7 +70,8 @@ def search_strengths(
 
     One product of the big matrices serves all points: P'.Q' = P.Q - a (P.q)(Q.q) - b (P.p)(Q.p)
     + a b (P.p)(p.q)(Q.q). `weights` lets a held-out pair count more than another; `users` keeps to some
-    users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point.
+    users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point;
+    `groups=True` adds to them the share of recommendations of every popularity group (`group_1_frequency`).
     """
     from counterpop.kernels.grid import search_grid
 
@@ -120,6 +123,10 @@ def search_strengths(
             "coverage": np.array([np.mean(n > 0) for n in shown]),
             "gini": np.array([gini(n) for n in shown]),
         }
+        if groups:
+            of_group = popularity_groups(train.item_counts)[cells.order]
+            shares = np.array([np.bincount(of_group, n, HEAD_GROUPS + 1) / max(1, n.sum()) for n in shown])
+            values |= {f"group_{g + 1}_frequency": shares[:, g] for g in range(HEAD_GROUPS + 1)}
     shape = len(item_strengths), len(user_strengths)
     by_name = {name: value.reshape(shape) for name, value in values.items()}
     return Grid(item_strengths, user_strengths, by_name, len(users), looked_at / len(users))

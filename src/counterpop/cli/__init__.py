@@ -25,6 +25,7 @@ COMMANDS = {
     "debias": "Adjust vectors that any other model was trained to.",
     "audit": "What a run, vectors or any lists of recommendations expose.",
     "report": "Compare runs on one self-contained page.",
+    "serve": "Answer requests for recommendations, with a dashboard.",
 }
 
 

@@ -15,7 +15,7 @@ from counterpop.cli.progress import output, training_progress
 from counterpop.training import Settings, train
 from counterpop.training import settings as options
 
-DEFAULT = Settings()
+DEFAULT, LIGHTGCN = Settings(), Settings(backbone="lightgcn")
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -23,18 +23,19 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def choice(name: str, kind: Any, text: str) -> Decorator:
     """An option with the values of a setting."""
-    values = click.Choice(get_args(kind))
+    values = click.Choice([value for value in get_args(kind) if value != "encoder"])  # Python's alone
     return click.option(
         f"--{name}", type=values, default=getattr(DEFAULT, name), show_default=True, help=text
     )
 
 
 def number(name: str, text: str) -> Decorator:
-    """An option with a setting's number."""
-    value = getattr(DEFAULT, name)
-    return click.option(
-        f"--{name.replace('_', '-')}", type=type(value), default=value, show_default=True, help=text
-    )
+    """An option with a setting's number; where it depends on the backbone, both defaults are told."""
+    value, other = getattr(DEFAULT, name), getattr(LIGHTGCN, name)
+    given: dict[str, Any] = {"default": value, "show_default": True}
+    if value != other:
+        given = {"default": None, "show_default": f"{value:g}; lightgcn {other:g}"}
+    return click.option(f"--{name.replace('_', '-')}", type=type(value), help=text, **given)
 
 
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
@@ -45,7 +46,14 @@ def number(name: str, text: str) -> Decorator:
 @number("dim", "Width of the vectors.")
 @number("epochs", "At most so many; the validation part may stop training earlier.")
 @choice("sampling", options.Sampling, "Draw positives from all interactions, or users first.")
-@choice("device", options.Device, "Where to train.")
+@number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
+@number("batch", "Triples of a step, at most a 64th of an epoch; mf on the cpu steps after each triple.")
+@number("edge_dropout", "Share of edges that lightgcn leaves out in each step.")
+@choice("device", options.Device, "Where to train; cuda needs counterpop[torch] and a GPU.")
+@click.option(
+    "--engine", type=click.Choice(get_args(options.Engine)),
+    help="Own kernels, or torch. [default: native on the cpu, torch on cuda]",
+)
 @click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
 @number("lr", "Learning rate.")
 @choice("schedule", options.Schedule, "How the learning rate falls.")

@@ -86,10 +86,14 @@ def train(
             raise InputError(f"{own[0]} is the encoder's own affair; leave it out")
         settings |= {"backbone": "encoder", "engine": "torch"}
     chosen = Settings(**settings)
+    if chosen.backbone == "encoder" and encoder is None:
+        raise InputError("backbone encoder needs an encoder: train(split, encoder=module)")
     report = on_progress or (lambda progress: None)
     _say_who_cannot_learn(known.refit_train() if refit else known.train)
     try:
-        model, epochs, history = _train_and_choose(_begin(known.train, chosen, encoder), known, chosen, report)
+        model, epochs, history = _train_and_choose(
+            _begin(known.train, chosen, encoder), known, chosen, report
+        )
         again = None
         if refit:
             again = _train_for(_begin(known.refit_train(), chosen, encoder), chosen, epochs, report)

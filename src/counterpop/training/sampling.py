@@ -75,8 +75,9 @@ class TripleSampler:
             space = self._space[part]
             draw_triples(
                 self._cuts[part], self._cuts[part + 1], self._train.user_starts, self._train.item_ix,
-                self._window, self._draws, self._negatives, self._accept, self._alias, block_of, members, starts,
-                states[part], space.users, space.items, space.negatives, space.order, space.block_starts,
+                self._window, self._draws, self._negatives, self._accept, self._alias,
+                block_of, members, starts, states[part],
+                space.users, space.items, space.negatives, space.order, space.block_starts,
             )  # fmt: skip
 
         in_parallel(draw, threads)

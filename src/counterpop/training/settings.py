@@ -77,9 +77,8 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.engine is None:
-            object.__setattr__(self, "engine", "torch" if self.device == "cuda" else "native")
-        for name, value in BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"]).items():
+        engine = "torch" if self.device == "cuda" else "native"
+        for name, value in {"engine": engine, **BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])}.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         for name, options in (
@@ -92,7 +91,7 @@ class Settings:
                 )
         counts = "dim", "epochs", "batch", "negatives", "ledger_every", "check_every", "patience"
         whole = dict.fromkeys(counts, 1) | {"seed": 0, "layers": 0}
-        whole |= ({"threads": 1} if self.threads is not None else {})
+        whole |= {"threads": 1} if self.threads is not None else {}
         for name, least in whole.items():
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value is True or value < least:

@@ -18,9 +18,7 @@ def find_device(settings: Settings) -> torch.device:
     return torch.device(settings.device)
 
 
-def initial_tables(
-    train: Interactions, settings: Settings, device: torch.device
-) -> tuple[Tensor, Tensor]:
+def initial_tables(train: Interactions, settings: Settings, device: torch.device) -> tuple[Tensor, Tensor]:
     """The first values of user and item vectors: the same as on the CPU."""
     values = np.random.default_rng([settings.seed, INITIAL_STREAM])
     scale = np.float32(settings.initial_scale)

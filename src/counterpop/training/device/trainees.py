@@ -1,10 +1,10 @@
-"""Models in training on a device: tables moved by SGD (MF), and any encoder moved by Adam (LightGCN, or yours)."""
+"""Models in training on a device: tables moved by SGD (MF), and encoders moved by Adam (LightGCN, yours)."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -71,10 +71,10 @@ class _Trainee(ABC):
 
     def look(self, known: Development, users: IntArray, strengths: Sequence[float]) -> Grid:
         """Every metric on validation at every pair of strengths, measured on the device."""
-        vectors = [table.detach().float() for table in self.vectors()]
-        directions = directions_of(*vectors, self._ledger, known.train)
+        user_vectors, item_vectors = (table.detach().float() for table in self.vectors())
+        directions = directions_of(user_vectors, item_vectors, self._ledger, known.train)
         return search_on_device(
-            *vectors, directions, known.train, known.valid,
+            user_vectors, item_vectors, directions, known.train, known.valid,
             item_strengths=tuple(strengths), user_strengths=tuple(strengths), users=users,
         )  # fmt: skip
 
@@ -82,8 +82,8 @@ class _Trainee(ABC):
 class DeviceTables(_Trainee):
     """Matrix factorisation: two tables of vectors, moved by SGD.
 
-    A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share a
-    row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
+    A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share
+    a row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
     its sums come in no fixed order, so runs agree only nearly.
     """
 
@@ -100,7 +100,7 @@ class DeviceTables(_Trainee):
             from counterpop.training.device.fused import step_epoch
 
             return step_epoch(self._users, self._items, triples, lr, self._settings, self._ledger)
-        batches = triples.split(self._settings.batch, dim=1)
+        batches = torch.split(triples, self._settings.batch, dim=1)
         losses = torch.cat([self.step(batch, lr) for batch in batches])
         if self._ledger:
             for batch in batches:
@@ -148,7 +148,8 @@ class DeviceEncoder(_Trainee):
         self._batch = torch.zeros(
             3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device
         )
-        self._replays, self._recorded = replay and cuda, None
+        self._replays = replay and cuda
+        self._recorded: torch.cuda.CUDAGraph | None = None
 
     def epoch(self, lr: float) -> float:
         self._module.train()
@@ -173,7 +174,7 @@ class DeviceEncoder(_Trainee):
 
     def step(self, triples: Tensor) -> None:
         """One step along a batch (3, B)."""
-        users, items = self._encode()
+        users, items = self._module()
         u, i, j = triples
         with torch.no_grad():
             A, B = items[i], items[j]
@@ -187,23 +188,19 @@ class DeviceEncoder(_Trainee):
         torch.autograd.backward([users, items], [at_users, at_items])
         self._optimiser.step()
 
-    def _encode(self) -> tuple[Tensor, Tensor]:
-        users, items = self._module()
-        return users, items
-
     def vectors(self) -> tuple[Tensor, Tensor]:
         self._module.eval()
         with torch.no_grad():
-            return self._encode()
+            found: tuple[Tensor, Tensor] = self._module()
+            return found
 
 
-def check_output(found: object, train: Interactions) -> int:
+def check_output(found: Iterable[object], train: Interactions) -> int:
     """The width of the vectors that an encoder returned; says what is wrong with them."""
-    shapes = [tuple(part.shape) if isinstance(part, Tensor) else None for part in found]  # type: ignore[attr-defined]
-    if len(shapes) == 2 and all(shapes):
-        (n_users, *dim), (n_items, *same) = shapes
-        if (n_users, n_items) == (train.n_users, train.n_items) and dim == same and len(dim) == 1:
-            return int(dim[0])
+    shapes = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in found]
+    widths = {shape[-1] for shape in shapes}
+    if len(widths) == 1 and shapes == [(n, *widths) for n in (train.n_users, train.n_items)]:
+        return int(widths.pop())
     raise InputError(
         "an encoder must return (user vectors, item vectors) of one width, a row for each of the split's "
         f"{train.n_users} users and {train.n_items} items in its order; this one returned {shapes}"
