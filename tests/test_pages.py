@@ -26,7 +26,7 @@ FLAGS = [
 ]  # fmt: skip
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 MANY = 8
-READY = "document.documentElement.dataset.ready"
+READY = "() => plots.every((plot) => plot.querySelector('.main-svg'))"
 WIDTH = "(plot) => plot.querySelector('.main-svg').getBoundingClientRect().width"
 DRAWN = "() => plots.filter((plot) => plot.querySelector('.main-svg')).length"
 
@@ -60,19 +60,16 @@ def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
     """Opens a page; nothing but its file may be asked for, and nothing may go wrong on it."""
     contexts, wrong = [], []
 
-    def opened(
-        name: str, size: dict[str, int] = DESKTOP, scheme: str = "light", before: str = "", **more: Any
-    ) -> Any:
+    def opened(name: str, size: dict[str, int] = DESKTOP, scheme: str = "light", **more: Any) -> Any:
         contexts.append(browser.new_context(viewport=size, color_scheme=scheme, **more))
         page = contexts[-1].new_page()
-        if before:
-            page.add_init_script(before)
+        page.add_init_script(f"addEventListener('load', () => {{ window.drawnAtLoad = ({DRAWN})() }})")
         page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda request: request.url == address or wrong.append(request.url))
         address = pages[name].as_uri()
         page.goto(address)
-        if more.get("java_script_enabled", True) and not before:
+        if more.get("java_script_enabled", True):
             page.wait_for_function(READY)
         return page
 
@@ -84,7 +81,7 @@ def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", ["many", "audit"])
 def test_a_page_is_open_in_two_seconds_and_light(visit: Any, pages: dict[str, Path], name: str) -> None:
-    assert pages[name].stat().st_size < 3_000_000
+    assert pages[name].stat().st_size < 6_000_000
     loaded = "performance.getEntriesByType('navigation')[0].loadEventEnd"
     assert any(visit(name).evaluate(loaded) < 2000 for _ in range(3))
 
@@ -97,7 +94,6 @@ def test_everybody_can_read_it(
     visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path
 ) -> None:
     page = visit(name, size, scheme)
-    page.evaluate("plots.forEach(draw)")
     page.evaluate(
         "document.querySelectorAll('details:not(.numbers)').forEach((part) => { part.open = true })"
     )
@@ -117,21 +113,16 @@ def test_everybody_can_read_it(
     assert inks == [soft]
 
 
-def test_figures_are_drawn_as_they_come_into_view(visit: Any, reports: list) -> None:
-    page = visit("report", PHONE)
-    number = page.evaluate("plots.length")
-    assert page.evaluate(DRAWN) < number
-    for place in range(number):
-        page.locator(".plot").nth(place).scroll_into_view_if_needed()
-        page.locator(".plot").nth(place).locator(".main-svg").first.wait_for()
-    assert page.evaluate(DRAWN) == number > 6 * len(reports) - 4
+def test_what_is_on_the_screen_is_drawn_before_the_page_is_loaded(visit: Any) -> None:
+    page = visit("report", {"width": 1280, "height": 1600})
+    on_screen = page.evaluate("plots.filter((plot) => plot.getBoundingClientRect().top < innerHeight).length")
+    assert 0 < on_screen <= page.evaluate("drawnAtLoad") < page.evaluate("plots.length")
 
 
 def test_print_holds_every_figure_within_its_column(visit: Any) -> None:
     page = visit("report", PHONE, "dark")
     page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = plots.map({WIDTH}) }})")
     assert page.pdf(format="A4").startswith(b"%PDF")
-    assert page.evaluate(DRAWN) == page.evaluate("plots.length")
     assert set(page.evaluate("printed")) == {340}
     assert page.evaluate("[...document.querySelectorAll('details:not(.numbers)')].every((part) => part.open)")
     page.emulate_media(media="print")
@@ -142,7 +133,7 @@ def test_figures_take_the_screen_s_width_again_after_printing(visit: Any) -> Non
     page = visit("audit", PHONE)
     page.pdf(format="A4")
     page.wait_for_function(
-        f"plots.every((plot) => Math.abs(({WIDTH})(plot) - plot.getBoundingClientRect().width) < 1)"
+        f"() => plots.every((plot) => Math.abs(({WIDTH})(plot) - plot.getBoundingClientRect().width) < 1)"
     )
 
 
@@ -152,7 +143,9 @@ def test_the_keyboard_reaches_contents_menus_and_numbers(visit: Any, reports: li
     assert page.evaluate("document.activeElement.textContent") == "Comparison"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.wait_for_function("Math.abs(document.querySelector('#part-2').getBoundingClientRect().top) < 100")
+    page.wait_for_function(
+        "() => Math.abs(document.querySelector('#part-2').getBoundingClientRect().top) < 100"
+    )
     menu = page.locator("select").first
     menu.scroll_into_view_if_needed()
     figure = page.locator("figure", has=page.locator("select")).first
@@ -204,10 +197,3 @@ def test_without_scripts_the_text_and_the_tables_remain(visit: Any) -> None:
     page = visit("report", java_script_enabled=False)
     assert page.locator("noscript").inner_text().startswith("The figures below are drawn by a script")
     assert page.locator("table").first.inner_text().count("first, plain") == 1
-
-
-def test_a_browser_that_cannot_unpack_the_script_is_told(visit: Any) -> None:
-    page = visit("audit", before="delete window.DecompressionStream")
-    page.get_by_text("This browser cannot draw the figures below. The tables hold the numbers.").wait_for()
-    page.locator("summary").first.click()
-    page.locator(".numbers table").first.wait_for()
