@@ -96,12 +96,11 @@ def main() -> None:
         bare.append(seconds_of(without))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     steps = with_ledger._settings.steps(len(train))
-    print(
-        f"{arguments.data}: {len(train):,} pairs, D {DIM}, {LAYERS} layers, {core_count()} threads, {steps} steps"
-    )
+    size = f"{len(train):,} pairs, D {DIM}, {LAYERS} layers, {steps} steps"
+    print(f"{arguments.data}: {size}, {core_count()} threads")
     for label, figure in (("best", min), ("median", statistics.median)):
         print(
-            f"{label:6}: ours {figure(ours):.2f} s an epoch, {1e3 * figure(ours) / steps:.0f} ms for each of {steps} steps; "
+            f"{label:6}: ours {figure(ours):.2f} s an epoch, {1e3 * figure(ours) / steps:.0f} ms a step; "
             f"ledger on / off {figure(ours) / figure(bare):.3f}"
         )
     # a step takes a row for each edge in both directions, there and back in each layer
