@@ -80,10 +80,18 @@ def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", ["many", "audit"])
-def test_a_page_is_open_in_two_seconds_and_light(visit: Any, pages: dict[str, Path], name: str) -> None:
+def test_a_page_is_light_and_takes_less_than_two_seconds_to_open(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
     assert pages[name].stat().st_size < 6_000_000
-    loaded = "performance.getEntriesByType('navigation')[0].loadEventEnd"
-    assert any(visit(name).evaluate(loaded) < 2000 for _ in range(3))
+    page = browser.new_page(viewport=DESKTOP)
+    meter = page.context.new_cdp_session(page)
+    # the time that the page itself takes, whatever else this machine is doing; benchmarks show the clock's
+    meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(pages[name].as_uri())
+    taken = {entry["name"]: entry["value"] for entry in meter.send("Performance.getMetrics")["metrics"]}
+    page.close()
+    assert 0.05 < taken["TaskDuration"] < 2
 
 
 @pytest.mark.parametrize(
