@@ -13,7 +13,6 @@ from conftest import random_log
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
-from counterpop.kernels.mf import step_triples
 from counterpop.runs import Model
 from counterpop.splits import Split
 from counterpop.training import Settings, train
@@ -84,10 +83,8 @@ def test_one_step_of_mf_is_the_same_everywhere(
     assert triples.shape == (3, 12)
     native = MatrixFactorisation(log, settings_for(engine="native", loss=loss, normalised=normalised))
     before = native.model()
-    step_triples(
-        native._users, native._items, *triples, np.arange(12, dtype=np.int32), np.float32(LR), np.float32(0.02),
-        loss == "bce", normalised, native._item_ledger, native._user_ledger, 1,
-    )  # fmt: skip
+    order = np.arange(12, dtype=np.int32)
+    native._objective.step(0, native._users, native._items, Triples(*triples, None, None), order, LR)
     on_device = DeviceTables(log, settings_for(device, loss=loss, normalised=normalised))
     on_device.step(torch.from_numpy(triples).long().to(device), LR)
     assert_same(native.model(), on_device.model())

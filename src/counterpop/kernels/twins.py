@@ -59,7 +59,7 @@ def step_triples(
     user_vectors: Array, item_vectors: Array,
     users: Array, items: Array, negatives: Array, order: Array,
     lr: float, reg: float, bce: bool, normalised: bool,
-    item_ledger: Array, user_ledger: Array, every: int,
+    item_ledger: Array, user_ledger: Array, every: int, weights: Array,
 ) -> tuple[float, int]:  # fmt: skip
     """As the kernel: moves the vectors and adds to the ledgers in place."""
     total, recorded = 0.0, 0
@@ -68,12 +68,13 @@ def step_triples(
         P, A, B = (row.astype(np.float64) for row in (user_vectors[u], item_vectors[i], item_vectors[j]))
         p = P / np.linalg.norm(P) if normalised else P
         s_i, s_j = p @ A, p @ B
+        w = float(weights[i]) if len(weights) else 1.0
         if bce:
-            loss = np.logaddexp(0, -s_i) + np.logaddexp(0, s_j)
-            g_i, g_j = 1 / (1 + np.exp(s_i)), 1 / (1 + np.exp(-s_j))
+            loss = w * np.logaddexp(0, -s_i) + np.logaddexp(0, s_j)
+            g_i, g_j = w / (1 + np.exp(s_i)), 1 / (1 + np.exp(-s_j))
         else:
-            loss = np.logaddexp(0, s_j - s_i)
-            g_i = g_j = 1 / (1 + np.exp(s_i - s_j))
+            loss = w * np.logaddexp(0, s_j - s_i)
+            g_i = g_j = w / (1 + np.exp(s_i - s_j))
         if m % every == 0:
             total, recorded = total + float(loss), recorded + 1
             if len(item_ledger):
