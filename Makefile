@@ -23,6 +23,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_reading.py
 	$(BIN)/python benchmarks/bench_imports.py
 	$(BIN)/python benchmarks/bench_pipeline.py
+	$(BIN)/python benchmarks/bench_serving.py
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

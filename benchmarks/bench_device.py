@@ -46,7 +46,9 @@ def bandwidth(device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--profile", action="store_true")
@@ -68,7 +70,11 @@ def main() -> None:
             if ledger and arguments.profile:
                 with torch.profiler.profile() as profile:
                     trainee.epoch(settings.lr)
-                print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=14, max_name_column_width=50))
+                print(
+                    profile.key_averages().table(
+                        sort_by="cuda_time_total", row_limit=14, max_name_column_width=50
+                    )
+                )
         rows = 6 * 4 * dim * len(train)  # three rows read and written for each triple
         if backbone == "lightgcn":  # each step: two layers there and back, each edge a row in both directions
             steps = round(len(train) / batch)

@@ -31,7 +31,9 @@ def load_split(path: Path) -> cp.Split:
     return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
 
 
-def grid_of(model: cp.Model, train: cp.Interactions, held: cp.Interactions, device: str, **strengths: object) -> Grid:
+def grid_of(
+    model: cp.Model, train: cp.Interactions, held: cp.Interactions, device: str, **strengths: object
+) -> Grid:
     """Every metric of the held-out part at every pair of strengths."""
     directions = find_directions(model, train)
     vectors = model.embeddings
@@ -57,8 +59,9 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
     strengths = choose_strengths(grid)
     epoch = sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2]
     found = {
-        "valid": rounded(grid.at(*strengths)), "valid_plain": rounded(grid.at(0.0, 0.0)), "strengths": strengths,
-        "chosen_epochs": run.settings["chosen_epochs"], "seconds": round(seconds, 1), "epoch": round(epoch, 4),
+        "valid": rounded(grid.at(*strengths)), "valid_plain": rounded(grid.at(0.0, 0.0)),
+        "strengths": strengths, "chosen_epochs": run.settings["chosen_epochs"],
+        "seconds": round(seconds, 1), "epoch": round(epoch, 4),
         "looks": [round(entry["valid"], 4) for entry in run.history if "valid" in entry],
     }  # fmt: skip
     if test:
@@ -70,7 +73,9 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("cells", type=Path)
     parser.add_argument("--test", action="store_true")

@@ -261,3 +261,88 @@ def test_a_run_is_not_trained_before_its_place_is_known_to_be_free(folder: Path,
     refused = call("train", folder / "split", "--epochs", 100000, "--out", tmp_path)
     assert refused.exit_code == 1
     assert "holds something else and is left alone" in refused.stderr
+
+
+def test_the_audit_of_a_run_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pages" / "audit.html"
+    train_run(folder, "audited", "gradient")
+    call_json("tune", folder / "audited", "--target", "average_popularity")
+    printed = call_json("audit", folder / "audited", "--k", 10, "--html", out)
+    saved, split = cp.load_run(folder / "audited"), cp.load_split(folder / "audited")
+    assert saved.adjustment is not None
+    for told, way in ((printed, saved.adjustment), (printed["plain"], saved.adjustment.with_strengths(0, 0))):
+        expected = cp.audit_model(way, split.train, 10, held=split.test, ledger=saved.run.ledger).as_dict()
+        assert {key: told[key] for key in expected} == json.loads(json.dumps(expected))
+    assert printed["item_strength"] == saved.adjustment.item_strength
+    assert {"cosine_pull", "norm_push"} <= printed["gradient"].keys()
+    assert 0 < printed["published"]["PopREO"] <= 1
+    assert printed["average_popularity"] < printed["plain"]["average_popularity"]
+    assert printed["plain"]["verdict"]["headline"] in out.read_text()
+    alone = call_json("audit", folder / "audited", "--k", 10)
+    assert {key: value for key, value in printed.items() if key != "html"} == alone
+
+
+def test_the_audit_of_anybody_s_lists(folder: Path, tmp_path: Path) -> None:
+    lists = tmp_path / "lists.csv"
+    call_json(
+        "recommend", folder / "run", "--k", 10, "--item-strength", 0, "--user-strength", 0, "--out", lists
+    )
+    log = ("--interactions", folder / "log.csv", "--user", "who", "--item", "what")
+    mine = ("--list-user", "user", "--list-item", "item")
+    printed = call_json("audit", "--recommendations", lists, *mine, *log)
+    assert (printed["k"], printed["order"], printed["users"]) == (10, "rank", 300)
+    whole = cp.read_interactions(folder / "log.csv", user="who", item="what")
+    found = cp.read_recommendations(lists, whole)
+    expected = cp.audit(found.lists, found.users, whole)
+    assert printed["average_popularity"] == expected.measures["average_popularity"]
+    assert printed["published"]["PopREO"] is None  # nothing was held out
+    shown = call("audit", "--recommendations", lists, *mine, *log, "--k", 4)
+    assert shown.exit_code == 0
+    assert "1,800 rows lie beyond place 4 of their list" in shown.stdout
+    assert "Tail share (APLT)" in shown.stdout
+    pl.read_csv(lists).head(40).with_columns(item=pl.lit("new")).write_csv(tmp_path / "new.csv")
+    refused = call("audit", "--recommendations", tmp_path / "new.csv", *mine, *log)
+    assert refused.exit_code == 1 and "every item with a place in a list must be in the log" in refused.stderr
+
+
+def test_the_audit_of_vectors_leaves_out_what_users_have(folder: Path, tmp_path: Path) -> None:
+    saved, split = cp.load_run(folder / "run"), cp.load_split(folder / "run")
+    vectors = saved.run.embeddings
+    for name, part in (("train", split.train), ("test", split.test)):
+        ids = {"user": part.user_ids[part.user_ix].tolist(), "item": part.item_ids[part.item_ix].tolist()}
+        pl.DataFrame(ids).write_parquet(tmp_path / f"{name}.parquet")
+    for name, matrix, ids in (
+        ("users", vectors.user_vectors, vectors.user_ids),
+        ("items", vectors.item_vectors, vectors.item_ids),
+    ):
+        pl.DataFrame({"id": ids.tolist(), "vector": matrix.tolist()}).write_parquet(
+            tmp_path / f"{name}.parquet"
+        )
+    words = [
+        "audit", "--user-vectors", tmp_path / "users.parquet", "--item-vectors", tmp_path / "items.parquet",
+        "--interactions", tmp_path / "train.parquet", "--holdout", tmp_path / "test.parquet", "--k", 10,
+    ]  # fmt: skip
+    printed = call_json(*words)
+    assert saved.adjustment is not None
+    expected = cp.audit_model(saved.adjustment.with_strengths(0, 0), split.train, 10, held=split.test)
+    assert printed["published"] == pytest.approx(expected.published)
+    assert "already_chosen" not in printed["notes"]
+    pl.read_parquet(tmp_path / "items.parquet").tail(-3).write_parquet(tmp_path / "items.parquet")
+    refused = call(*words)
+    assert refused.exit_code == 1 and "pass --drop-unknown to leave them out" in refused.stderr
+    lost = call_json(*words, "--drop-unknown")["notes"]
+    assert lost["without_vector"] == split.train.item_counts[:3].sum()
+    assert lost["unknown_held_out"] == split.test.item_counts[:3].sum()
+
+
+def test_an_audit_wants_one_thing_to_audit(folder: Path) -> None:
+    for words in (
+        (),
+        (folder / "run", "--interactions", folder / "log.csv"),
+        (folder / "run", "--holdout", folder / "log.csv"),
+        (folder / "run", "--recommendations", "lists.csv"),
+        ("--recommendations", "lists.csv"),
+        ("--user-vectors", "users.npy", "--interactions", folder / "log.csv"),
+        ("--user-vectors", "u", "--item-vectors", "v", "--recommendations", "r", "--interactions", "x"),
+    ):  # fmt: skip
+        assert call("audit", *words).exit_code == 2, words

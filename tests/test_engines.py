@@ -1,8 +1,10 @@
-"""The native kernels, torch on the CPU and torch on a GPU take the same steps; LightGCN is what it says."""
+"""The native kernels and torch take the same steps; LightGCN is what it says; encoders are trained."""
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,46 +15,22 @@ from conftest import random_log
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
-from counterpop.runs import Model
+from counterpop.kernels.graph import adam
+from counterpop.kernels.threads import crew
+from counterpop.ranking import rank_users
 from counterpop.splits import Split
 from counterpop.training import Settings, train
 from counterpop.training.device.lightgcn import LightGCN as TorchLightGCN
 from counterpop.training.device.measuring import directions_of, search_on_device
-from counterpop.training.device.sampling import DeviceSampler
 from counterpop.training.device.trainees import DeviceEncoder, DeviceTables
-from counterpop.training.device.triples import pulls
 from counterpop.training.lightgcn import LightGCN
 from counterpop.training.mf import MatrixFactorisation
 from counterpop.training.sampling import Triples
-from counterpop.tuning import search_strengths
+from counterpop.tuning import search_strengths, tune
+from counterpop.worlds import World, taste_recall
+from test_device import LR, VARIANTS, assert_same, how_far, settings_for, triples_of
 
-GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))
-DEVICES = ["cpu", GPU]
-VARIANTS = list(itertools.product(["bpr", "bce"], [True, False]))
-LR = 0.05
-
-
-def settings_for(device: str = "cpu", **given: Any) -> Settings:
-    """Vectors long enough that a step is well above rounding."""
-    usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "ledger": True, "lr": LR}
-    return Settings(**usual | {"engine": "torch"} | given, device=device)
-
-
-def batch_of(log: Interactions, n: int, apart: bool = False) -> np.ndarray:
-    """(3, n) triples of the log; `apart` keeps every user and item to one triple."""
-    draw = np.random.default_rng(3)
-    touched = [set(log.item_ix[log.user_starts[u] : log.user_starts[u + 1]].tolist()) for u in range(log.n_users)]
-    triples: list[tuple[int, int, int]] = []
-    users, items = set(), set()
-    for row in draw.permutation(len(log)):
-        u, i = int(log.user_ix[row]), int(log.item_ix[row])
-        j = int(draw.choice([j for j in range(log.n_items) if j not in touched[u]]))
-        if apart and (u in users or i in items or j in items):
-            continue
-        users.add(u)
-        items.update((i, j))
-        triples.append((u, i, j))
-    return np.array(triples[:n], dtype=np.int32).T.copy()
+QUICK = {"dim": 8, "epochs": 4, "check_every": 2, "ledger_every": 1}
 
 
 @pytest.fixture(scope="module")
@@ -60,59 +38,328 @@ def log() -> Interactions:
     return random_log(40, 60, np.linspace(0.5, 0.05, 60))
 
 
-def assert_same(first: Model, second: Model, tolerance: float = 1e-5) -> None:
-    for name in ("user_vectors", "item_vectors"):
-        np.testing.assert_allclose(
-            getattr(first.embeddings, name), getattr(second.embeddings, name), atol=tolerance, rtol=0
-        )
-    for name in ("users", "items"):
-        np.testing.assert_allclose(
-            getattr(first.ledger, name), getattr(second.ledger, name), atol=tolerance, rtol=1e-6
-        )
+# --- one step is the same everywhere (a GPU is held to torch's CPU in test_device) ---
 
 
-# --- one step ---
-
-
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
-def test_one_step_of_mf_is_the_same_everywhere(
-    log: Interactions, loss: str, normalised: bool, device: str
-) -> None:
-    triples = batch_of(log, 12, apart=True)
-    assert triples.shape == (3, 12)
+def test_one_step_of_mf(log: Interactions, loss: str, normalised: bool) -> None:
+    triples = triples_of(log, 12, apart=True)
     native = MatrixFactorisation(log, settings_for(engine="native", loss=loss, normalised=normalised))
     before = native.model()
     order = np.arange(12, dtype=np.int32)
-    native._objective.step(0, native._users, native._items, Triples(*triples, None, None), order, LR)
-    on_device = DeviceTables(log, settings_for(device, loss=loss, normalised=normalised))
-    on_device.step(torch.from_numpy(triples).long().to(device), LR)
-    assert_same(native.model(), on_device.model())
-    assert np.abs(native.model().embeddings.user_vectors - before.embeddings.user_vectors).max() > 1e-3
+    native._objective.step(0, native._users, native._items, Triples(*triples, order, None), order, LR)
+    with_torch = DeviceTables(log, settings_for(loss=loss, normalised=normalised))
+    with_torch.step(torch.from_numpy(triples).long(), LR)
+    assert_same(native.model(), with_torch.model())
+    assert how_far(native.model(), before) > 1e-3
 
 
-def native_step(log: Interactions, triples: np.ndarray, settings: Settings, steps: int = 1) -> LightGCN:
-    trainee = LightGCN(log, settings)
-    for _ in range(steps):
-        trainee.encode()
-        trainee.pull(Triples(*triples, None, None), np.arange(triples.shape[1], dtype=np.int32))
-        trainee.move(LR)
+def native_lightgcn(log: Interactions, triples: np.ndarray, steps: int, **given: Any) -> LightGCN:
+    trainee = LightGCN(log, settings_for(engine="native", backbone="lightgcn", **given))
+    order = np.arange(triples.shape[1], dtype=np.int32)
+    with crew(trainee._threads) as together:
+        for _ in range(steps):
+            trainee.encode(together)
+            trainee.pull(Triples(*triples, order, np.zeros(1, np.int64)), order)
+            trainee.move(LR, together)
     return trainee
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
 @pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
-def test_steps_of_lightgcn_are_the_same_everywhere(
-    log: Interactions, loss: str, normalised: bool, layers: int, device: str
-) -> None:
-    triples = batch_of(log, 60)
-    given = {"backbone": "lightgcn", "layers": layers, "loss": loss, "normalised": normalised}
-    native = native_step(log, triples, settings_for(engine="native", threads=2, **given), steps=3)
-    settings = settings_for(device, **given)
-    on_device = DeviceEncoder(TorchLightGCN(log, settings), log, settings)
-    before = on_device.model()
+def test_three_steps_of_lightgcn(log: Interactions, loss: str, normalised: bool, layers: int) -> None:
+    triples = triples_of(log, 60)
+    given = {"layers": layers, "loss": loss, "normalised": normalised}
+    native = native_lightgcn(log, triples, 3, threads=2, **given)
+    settings = settings_for(backbone="lightgcn", **given)
+    with_torch = DeviceEncoder(TorchLightGCN(log, settings), log, settings)
+    before = with_torch.model()
     for _ in range(3):
-        on_device.step(torch.from_numpy(triples).long().to(device))
-    assert_same(native.model(), on_device.model())
-    assert np.abs(on_device.model().embeddings.user_vectors - before.embeddings.user_vectors).max() > 1e-2
+        with_torch.step(torch.from_numpy(triples).long())
+    assert_same(native.model(), with_torch.model())
+    assert how_far(with_torch.model(), before) > 1e-2
+
+
+def test_adam_is_torchs() -> None:
+    draw = np.random.default_rng(0)
+    values, gradients = draw.normal(size=(7, 5)).astype(np.float32), draw.normal(size=(4, 7, 5))
+    theirs = torch.nn.Parameter(torch.from_numpy(values.copy()))
+    optimiser = torch.optim.Adam([theirs], lr=0.03)
+    mean, square = np.zeros_like(values), np.zeros_like(values)
+    for step, gradient in enumerate(gradients.astype(np.float32), start=1):
+        adam(values, gradient, mean, square, 0.03, step)
+        theirs.grad = torch.from_numpy(gradient)
+        optimiser.step()
+    np.testing.assert_allclose(values, theirs.detach().numpy(), atol=1e-6)
+
+
+# --- LightGCN is what it says ---
+
+
+def dense_lightgcn(log: Interactions, tables: torch.Tensor, layers: int) -> torch.Tensor:
+    """Ten lines that anybody can check, with a matrix of all nodes by all nodes."""
+    n_users, n = log.n_users, log.n_users + log.n_items
+    touched = torch.zeros(n, n, dtype=tables.dtype)
+    touched[log.user_ix, log.item_ix + n_users] = 1
+    touched += touched.T.clone()
+    root = touched.sum(1).clamp(min=1).sqrt()
+    graph = touched / root[:, None] / root[None, :]
+    powers = [tables]
+    for _ in range(layers):
+        powers.append(graph @ powers[-1])
+    return torch.stack(powers).mean(0)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_vectors_are_those_of_the_dense_reference(log: Interactions, layers: int, threads: int) -> None:
+    settings = settings_for(engine="native", backbone="lightgcn", layers=layers, threads=threads)
+    trainee = LightGCN(log, settings)
+    expected = dense_lightgcn(log, torch.from_numpy(trainee._tables.copy()).double(), layers).numpy()
+    found = trainee.model().embeddings
+    np.testing.assert_allclose(found.user_vectors, expected[: log.n_users], atol=1e-6)
+    np.testing.assert_allclose(found.item_vectors, expected[log.n_users :], atol=1e-6)
+
+
+def autograd_gradient(
+    log: Interactions, tables: np.ndarray, triples: np.ndarray, settings: Settings
+) -> np.ndarray:
+    """The gradient of the loss at the tables, by torch's autograd through the dense reference."""
+    values = torch.from_numpy(tables.astype(np.float64)).requires_grad_()
+    vectors = dense_lightgcn(log, values, settings.layers)
+    u, i, j = torch.from_numpy(triples).long()
+    P, A, B = vectors[u], vectors[log.n_users + i], vectors[log.n_users + j]
+    p = torch.nn.functional.normalize(P, dim=1) if settings.normalises else P
+    s_i, s_j = (p * A).sum(1), (p * B).sum(1)
+    if settings.loss == "bce":
+        loss = -torch.log(torch.sigmoid(s_i)) - torch.log(1 - torch.sigmoid(s_j))
+    else:
+        loss = -torch.log(torch.sigmoid(s_i - s_j))
+    penalty = settings.reg / 2 * sum(rows.square().sum() for rows in (P, A, B))
+    (loss.sum() + penalty).backward()
+    return values.grad.numpy()
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+@pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
+def test_the_gradient_is_autograds(log: Interactions, loss: str, normalised: bool, layers: int) -> None:
+    """With no layers this is the gradient of MF: the same code, the graph left out."""
+    settings = settings_for(engine="native", backbone="lightgcn", loss=loss, normalised=normalised, threads=2)
+    object.__setattr__(settings, "layers", layers)  # a backbone called lightgcn has one at least
+    trainee, triples = LightGCN(log, settings), triples_of(log, 60)
+    order = np.arange(60, dtype=np.int32)
+    with crew(trainee._threads) as together:
+        trainee.encode(together)
+        trainee.pull(Triples(*triples, order, np.zeros(1, np.int64)), order)
+        trainee._propagate(trainee._gradient, trainee._gradient, trainee._vectors, together)
+    expected = autograd_gradient(log, trainee._tables, triples, settings)
+    np.testing.assert_allclose(trainee._gradient, expected, atol=2e-6)
+    assert np.abs(expected).max() > 0.1
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_dropped_edges_leave_the_mean_as_it_is(log: Interactions, engine: str) -> None:
+    settings = settings_for(engine=engine, backbone="lightgcn", layers=1, edge_dropout=0.3)
+    whole = LightGCN(log, settings_for(engine="native", backbone="lightgcn", layers=1)).model().embeddings
+    total = np.zeros_like(whole.user_vectors, dtype=np.float64)
+    if engine == "native":
+        trainee = LightGCN(log, settings)
+        with crew(trainee._threads) as together:
+            for _ in range(2000):
+                trainee.encode(together)
+                total += trainee._vectors[: log.n_users]
+    else:
+        module = TorchLightGCN(log, settings).train()
+        with torch.no_grad():
+            for _ in range(2000):
+                total += module()[0].numpy()
+    gap = total / 2000 - whole.user_vectors
+    assert np.abs(gap).max() < 0.02
+    once = trainee._vectors[: log.n_users] if engine == "native" else module()[0].detach().numpy()
+    assert np.abs(once - whole.user_vectors).max() > 0.1  # edges were dropped
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_seed_and_threads_give_the_same_bits(split: Split, threads: int) -> None:
+    first, again, other = (
+        train(split, backbone="lightgcn", threads=threads, seed=seed, **QUICK) for seed in (5, 5, 6)
+    )
+    assert np.array_equal(first.embeddings.item_vectors, again.embeddings.item_vectors)
+    assert np.array_equal(first.ledger.users, again.ledger.users)
+    assert not np.array_equal(first.embeddings.item_vectors, other.embeddings.item_vectors)
+
+
+# --- training with each engine ---
+
+
+@pytest.mark.parametrize(
+    ("backbone", "engine"), [("lightgcn", "native"), ("lightgcn", "torch"), ("mf", "torch")]
+)
+def test_true_taste_is_found(world: World, split: Split, backbone: str, engine: str) -> None:
+    """Adjusted lists hold more of what users truly like than plain ones."""
+    lr = 0.02 if backbone == "lightgcn" else 0.1
+    run = train(split, backbone=backbone, engine=engine, dim=16, epochs=20, lr=lr, ledger_every=1, batch=64)
+    best, users = tune(run, split), np.arange(split.train.n_users, dtype=np.int32)
+    adjusted, plain = (
+        np.nanmean(taste_recall(world, rank_users(how, users, split.train, 10)[0], users, split.train))
+        for how in (best, dataclasses.replace(best, item_strength=0.0, user_strength=0.0))
+    )
+    assert adjusted > plain + 0.02 > 0.1
+    assert run.settings["backbone"] == backbone and run.ledger.triples > 0
+
+
+def test_the_grid_on_a_device_is_the_grid(split: Split) -> None:
+    run = train(split, dim=12, epochs=6, lr=0.1, ledger_every=1)
+    directions = find_directions(run.model, split.train)
+    vectors = run.model.embeddings
+    expected = search_strengths(vectors, directions, split.train, split.development.valid)
+    found = search_on_device(
+        torch.from_numpy(vectors.user_vectors), torch.from_numpy(vectors.item_vectors),
+        (torch.from_numpy(directions.item), torch.from_numpy(directions.user)),
+        split.train, split.development.valid,
+    )  # fmt: skip
+    assert found.item_strengths == expected.item_strengths and found.users == expected.users
+    assert set(found.values) == set(expected.values)
+    for name, values in expected.values.items():
+        np.testing.assert_allclose(found.values[name], values, rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_directions_on_a_device_are_the_directions(log: Interactions, ledger: bool) -> None:
+    trainee = DeviceTables(log, settings_for(ledger=ledger))
+    trainee.epoch(LR)
+    expected = find_directions(trainee.model(), log)
+    item, user = directions_of(*trainee.vectors(), trainee._ledger, log)
+    np.testing.assert_allclose(item.numpy(), expected.item, atol=1e-6)
+    np.testing.assert_allclose(user.numpy(), expected.user, atol=1e-6)
+
+
+# --- an encoder of one's own ---
+
+
+class Towers(torch.nn.Module):
+    """Users are a table; items are seen through made-up features alone."""
+
+    def __init__(self, n_users: int, features: np.ndarray) -> None:
+        super().__init__()
+        self.users = torch.nn.Parameter(torch.randn(n_users, 6, generator=torch.Generator().manual_seed(1)))
+        self.register_buffer("features", torch.from_numpy(features.astype(np.float32)))
+        self.net = torch.nn.Linear(features.shape[1], 6, bias=False)
+        torch.nn.init.constant_(self.net.weight, 0.1)
+
+    def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.users, self.net(self.features)
+
+
+def test_an_encoder_is_trained_and_left_as_it_was(split: Split) -> None:
+    features = np.random.default_rng(0).normal(size=(split.train.n_items, 9))
+    module = Towers(split.train.n_users, features)
+    before = [value.clone() for value in module.parameters()]
+    run = train(split, encoder=module, refit=True, epochs=4, check_every=2, lr=0.01, ledger_every=1)
+    assert all(torch.equal(value, old) for value, old in zip(module.parameters(), before, strict=True))
+    assert run.settings["backbone"] == "encoder" and run.settings["dim"] == 6
+    items = run.model.embeddings.item_vectors
+    weights = np.linalg.lstsq(features, items, rcond=None)[0]
+    np.testing.assert_allclose(features @ weights, items, atol=1e-4)  # still seen through the features
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
+    again = train(split, encoder=lambda log: Towers(log.n_users, features), epochs=4, check_every=2, lr=0.01,
+                  ledger_every=1)  # fmt: skip
+    np.testing.assert_array_equal(again.model.embeddings.item_vectors, items)
+
+
+def test_the_ledger_is_tapped_at_the_output(log: Interactions) -> None:
+    """A table behind an encoder gets the ledger that MF gets from the same triples at the same vectors."""
+    settings, triples = settings_for(loss="bce"), torch.from_numpy(triples_of(log, 60)).long()
+    tables = DeviceTables(log, settings)
+    users, items = (torch.nn.Parameter(table.clone()) for table in tables.vectors())
+
+    class Tables(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.items = users, items
+
+        def forward(self) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.users * 1.0, self.items * 1.0
+
+    encoder = DeviceEncoder(Tables(), log, settings)
+    encoder.step(triples)
+    tables.step(triples, LR)
+    np.testing.assert_allclose(encoder.model().ledger.items, tables.model().ledger.items, atol=1e-6)
+    np.testing.assert_allclose(encoder.model().ledger.users, tables.model().ledger.users, atol=1e-6)
+
+
+# --- what is refused ---
+
+
+class Wrong(torch.nn.Module):
+    def __init__(self, *found: object) -> None:
+        super().__init__()
+        self.found = found
+
+    def forward(self) -> tuple[object, ...]:
+        return self.found
+
+
+def test_an_encoder_must_return_vectors_of_users_and_items(split: Split) -> None:
+    n_users, n_items = split.train.n_users, split.train.n_items
+    for found in (
+        (torch.zeros(n_users, 4), torch.zeros(n_items, 5)),
+        (torch.zeros(n_items, 4), torch.zeros(n_users, 4)),
+        (torch.zeros(n_users, 4),),
+        (torch.zeros(n_users), torch.zeros(n_items)),
+        (np.zeros((n_users, 4)), np.zeros((n_items, 4))),
+    ):
+        with pytest.raises(InputError, match="an encoder must return"):
+            train(split, encoder=Wrong(*found))
+    with pytest.raises(InputError, match="dim is the encoder's own affair"):
+        train(split, encoder=Wrong(), dim=8)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"backbone": "lightgcn", "layers": 5}, "lightgcn has 1 to 4 layers, got 5"),
+        ({"backbone": "lightgcn", "layers": 0}, "lightgcn has 1 to 4 layers, got 0"),
+        ({"layers": 2}, "mf has 0 to 0 layers, got 2"),
+        ({"edge_dropout": 0.1}, "edge_dropout is a share below 1, for LightGCN alone"),
+        ({"backbone": "lightgcn", "edge_dropout": 1.0}, "edge_dropout is a share below 1"),
+        ({"device": "cuda", "engine": "native"}, "the native engine runs on the CPU alone"),
+        ({"device": "tpu"}, "device must be one of cpu, cuda, got 'tpu'"),
+        ({"batch": 0}, "batch must be a whole number of at least 1"),
+        ({"backbone": "encoder"}, "backbone encoder needs an encoder"),
+    ],
+)
+def test_settings_that_make_no_sense(split: Split, given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        train(split, **given)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_cuda_says_so(split: Split) -> None:
+    with pytest.raises(InputError, match="torch finds no GPU here"):
+        train(split, device="cuda")
+
+
+def test_without_torch_the_remedy_is_named(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("counterpop.training.device")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"pip install 'counterpop\[torch\]'"):
+        train(split, engine="torch")
+
+
+def test_out_of_memory_says_what_to_lower(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> float:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(DeviceTables, "epoch", full)
+    with pytest.raises(InputError, match=r"ran out of memory; lower dim \(now 16\) or batch \(now 4096\)"):
+        train(split, engine="torch", dim=16)
+
+
+def test_the_example_of_an_own_encoder_runs() -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    from own_encoder import main
+
+    plain, adjusted = main(n_users=600, n_items=200, epochs=10)
+    assert 0.05 < plain < 1 and 0.05 < adjusted < 1

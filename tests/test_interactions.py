@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpop.errors import InputError, UnknownIdError
-from counterpop.interactions import Interactions, head, pair_keys, positions, union
+from counterpop.interactions import Interactions, head, pair_keys, positions, restrict, union
 
 LOG = Interactions(
     user_ix=np.array([0, 0, 1, 3, 3], dtype=np.int32),
@@ -134,3 +134,14 @@ def test_head_takes_the_paper_share_ties_by_position_and_at_least_one() -> None:
 def test_rows_that_later_steps_would_misread_are_refused(users: list, items: list, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         Interactions(np.array(users, np.int32), np.array(items, np.int32), np.arange(2), np.arange(3))
+
+
+def test_restrict_keeps_rows_whose_user_and_item_are_known() -> None:
+    kept = restrict(LOG, np.array([1, 4, 40]), np.array(["a", "aa", "c"], dtype=object))
+    ids = zip(kept.user_ids[kept.user_ix], kept.item_ids[kept.item_ix], strict=True)
+    assert list(ids) == [(4, "c"), (40, "a"), (40, "c")]
+    assert (kept.n_users, kept.n_items) == (3, 3)
+    # users as text: other positions, and another order
+    named = restrict(LOG, np.array(["12", "4", "40", "9"], dtype=object), LOG.item_ids)
+    assert named.user_ix.tolist() == [1, 1, 2, 2, 3]
+    assert named.item_ix.tolist() == [1, 2, 0, 2, 0]

@@ -139,7 +139,7 @@ def draw_once(log: Interactions, *, draws=0.0, negatives=1, law=None, n_blocks=1
     accept, alias = alias_table(np.empty(0) if law is None else law)
     state = np.random.default_rng(seed).integers(0, 2**64, 1, dtype=np.uint64)
     n = draw_triples(
-        low, high, log.user_starts, log.item_ix, 1 << 62, draws, negatives, accept, alias,
+        low, high, log.user_starts, log.item_ix, 1 << 15, draws, negatives, accept, alias,
         block_of, members, starts, *ANY_ITEM, np.zeros(0, bool), state, *out, order_starts,
     )  # fmt: skip
     assert n == order_starts[-1]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from counterpop import readers
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
-from counterpop.readers import read_interactions
+from counterpop.readers import Recommendations, read_interactions, read_recommendations
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -561,3 +561,97 @@ def test_real_logs_have_their_known_counts(name: str, users: int, items: int, n:
     if name == "gowalla":
         other = read_interactions(path, split="split_lightgcn")
         assert other.part is not None and np.bincount(other.part).tolist() == [810_128, 0, 0, 217_242]
+
+
+# ----------------------------------------------------------------------------------- lists of recommendations
+
+LOG = read_interactions(pl.DataFrame({"user": [1, 1, 2, 3], "item": ["a", "b", "a", "c"]}))
+LISTS = {"user": [2, 1, 2, 1, 2], "item": ["c", "c", "b", "a", "a"]}
+
+
+def listed(found: Recommendations) -> dict[Any, list[Any]]:
+    ids = found.log.item_ids
+    return {
+        found.log.user_ids[u]: [ids[i] for i in row if i >= 0]
+        for u, row in zip(found.users, found.lists, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "order", "second"),
+    [
+        ({}, "rows", ["c", "b", "a"]),
+        ({"rank": [3, 1, 1, 2, 2]}, "rank", ["b", "a", "c"]),
+        ({"score": [0.1, 0.0, 0.2, 0.0, 0.9]}, "score", ["a", "b", "c"]),
+        ({"rank": [3, 1, 1, 2, 2], "score": [9, 0, 0, 0, 0]}, "rank", ["b", "a", "c"]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "frame"])
+def test_lists_are_sorted_by_rank_or_score_or_as_they_come(
+    tmp_path: Path, more: dict[str, list], order: str, second: list[str], ending: str
+) -> None:
+    frame = pl.DataFrame(LISTS | more, strict=False)
+    source: Any = frame if ending == "frame" else tmp_path / f"lists.{ending}"
+    if ending == "parquet":
+        frame.write_parquet(source)
+    elif ending != "frame":
+        frame.write_csv(source, separator="," if ending == "csv" else "\t")
+    found = read_recommendations(source, LOG)
+    assert found.order == order
+    assert listed(found) == {1: ["c", "a"], 2: second}
+    assert found.lists.shape == (2, 3) and found.lists[0, 2] == -1
+    assert found.log is LOG and not any(found.notes.values())
+
+
+def test_lists_as_text_and_under_other_names(tmp_path: Path) -> None:
+    assert listed(read_recommendations(write(tmp_path, "lists.txt", "2 c b a\n1 c a\n"), LOG)) == {
+        1: ["c", "a"], 2: ["c", "b", "a"],
+    }  # fmt: skip
+    frame = pl.DataFrame({"who": ["2", "2"], "what": ["b", "a"], "place": [2, 1]})
+    found = read_recommendations(frame, LOG, user="who", item="what", rank="place")
+    assert listed(found) == {2: ["a", "b"]}  # a log of integers takes them as text as well
+
+
+def test_a_repeated_item_keeps_its_first_place_and_k_cuts_off() -> None:
+    frame = pl.DataFrame({"user": [1] * 5, "item": ["b", "a", "b", "c", "a"], "rank": [5, 2, 3, 4, 1]})
+    found = read_recommendations(frame, LOG)
+    assert listed(found) == {1: ["a", "b", "c"]} and found.notes["repeated"] == 2
+    cut = read_recommendations(frame, LOG, k=2)
+    assert listed(cut) == {1: ["a", "b"]} and cut.notes["beyond_k"] == 1
+    assert read_recommendations(frame, LOG, k=100).lists.shape == (1, 3)  # no more than there are items
+
+
+def test_ids_that_the_log_lacks_are_named_or_kept() -> None:
+    frame = pl.DataFrame({"user": [1, 9, 9, 0], "item": ["b", "a", "aa", "zz"]})
+    with pytest.raises(
+        InputError, match=r"every user .* but 2 of 3 are not \(first: 0\); pass keep_unknown=True"
+    ):
+        read_recommendations(frame, LOG)
+    with pytest.raises(InputError, match=r"every item .* but 2 of 4 are not \(first: 'aa'\)"):
+        read_recommendations(frame.with_columns(user=pl.lit(1)), LOG)
+    found = read_recommendations(frame, LOG, keep_unknown=True)
+    assert listed(found) == {0: ["zz"], 1: ["b"], 9: ["a", "aa"]}
+    assert found.notes["unknown_users"] == found.notes["unknown_items"] == 2
+    assert pairs(found.log) == pairs(LOG)  # the same log, with room for the new ids
+    assert dict(zip(found.log.item_ids, found.log.item_counts, strict=True)) == {
+        "a": 2, "aa": 0, "b": 1, "c": 1, "zz": 0,
+    }  # fmt: skip
+    assert LOG.item_ids.tolist() == ["a", "b", "c"]
+    with pytest.raises(InputError, match="check which columns hold the ids"):
+        read_recommendations(frame.filter(pl.col("user") == 9), LOG.rows(LOG.user_ix < 0), keep_unknown=True)
+
+
+def test_lists_that_cannot_be_used_get_a_sentence(tmp_path: Path) -> None:
+    twice = pl.DataFrame({"user": [1, 1, 2], "item": ["b", "c", "b"], "rank": [1, 1, 1]})
+    with pytest.raises(InputError, match="user 1 has two items at rank 1; give one list for each user"):
+        read_recommendations(twice, LOG)
+    with pytest.raises(InputError, match="lists need rows"):
+        read_recommendations(twice.clear(), LOG)
+    with pytest.raises(InputError, match="no column 'position'"):
+        read_recommendations(twice, LOG, rank="position")
+    with pytest.raises(InputError, match="must hold a number in every row, but row 2 holds 'x'"):
+        read_recommendations(twice.with_columns(rank=pl.Series(["1", "x", "2"])), LOG)
+    with pytest.raises(InputError, match="user ids of this log are integers, but 'bob' is not one"):
+        read_recommendations(twice.with_columns(user=pl.lit("bob")), LOG)
+    with pytest.raises(InputError, match="is missing"):
+        read_recommendations(tmp_path / "nothing.csv", LOG)

@@ -14,12 +14,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, Audit, audit
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, compare, evaluate
 from counterpop.ledger import GradientPicture, Ledger
-from counterpop.reporting import RunReport, comparison_table, figures, page, write_report
-from counterpop.reporting.findings import contrasts, direction, explanation, headline, verdict
+from counterpop.reporting import (
+    RunReport,
+    audit_page,
+    audit_table,
+    comparison_table,
+    figures,
+    run_page,
+    write_audit,
+    write_report,
+)
+from counterpop.reporting.findings import contrasts, direction, explanation, headline, own_contrasts, verdict
 from counterpop.reporting.tables import LABELS, format_figure
 from counterpop.runs import Model, Run
 from counterpop.splits import split_uniform
@@ -99,7 +109,7 @@ def other() -> RunReport:
 
 
 def render(*reports: RunReport) -> Page:
-    return Page(page.render_page(reports, "A title"))
+    return Page(run_page.render_runs(reports, "A title"))
 
 
 def with_differences(report: RunReport, **rows: tuple[float, float]) -> RunReport:
@@ -118,7 +128,8 @@ def test_page_is_self_contained_and_small(report: RunReport, other: RunReport, t
     parsed = Page(text)
     for tag, attributes in parsed.tags:
         assert tag not in ("link", "img", "iframe", "base", "object"), tag
-        assert not {"src", "href", "srcset", "action", "data"} & attributes.keys(), (tag, attributes)
+        assert not {"src", "srcset", "action", "data"} & attributes.keys(), (tag, attributes)
+        assert (attributes.get("href") or "#").startswith("#"), (tag, attributes)
         assert "style" not in attributes or "url(" not in (attributes["style"] or "")
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
     style = text.split("<style>", 1)[1].split("</style>", 1)[0]
@@ -138,8 +149,8 @@ def test_names_and_settings_are_text_never_markup(report: RunReport) -> None:
     assert got.count("script") == expected.count("script")
     assert EVIL in got.text
     numbers = [script for script in got.scripts if script.startswith('{"data"')]
-    assert len(numbers) == 8 and not any("<" in script for script in numbers)
-    title = Page(page.render_page([report], EVIL))
+    assert len(numbers) == 9 and not any("<" in script for script in numbers)
+    title = Page(run_page.render_runs([report], EVIL))
     assert title.count("script") == expected.count("script")
 
 
@@ -210,6 +221,9 @@ def test_headline_claims_nothing_where_nothing_was_taken_out(report: RunReport) 
     left = replace(report, evaluation=replace(report.evaluation, item_strength=0.0, user_strength=0.0))
     assert headline(left) == "Nothing was taken out: both strengths are 0"
     assert "leaves the lists as they are" in explanation(left)
+    assert own_contrasts([left]) == []
+    assert "first, adjusted" not in render(left).text
+    assert len(render(left).values()) == len(LABELS)  # one row of figures, and no difference
 
 
 def test_validation_figures_are_named_as_such(report: RunReport) -> None:
@@ -220,14 +234,14 @@ def test_validation_figures_are_named_as_such(report: RunReport) -> None:
 def test_truth_is_shown_where_it_is_known(report: RunReport) -> None:
     assert "True favourites" not in render(report).text
     text = render(replace(report, truth={"plain": 0.123, "adjusted": 0.321})).text
-    assert re.search(r"True favourites found12\.3\s% → 32\.1\s%", text)
+    assert re.search(r"True favourites found12\.3 → 32\.1\s%", text)
 
 
 def test_what_a_run_lacks_is_left_out_with_a_sentence(report: RunReport) -> None:
     whole = render(report)
-    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (8, 0, 1)
+    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (9, 0, 1)
     bare = render(replace(report, grid=None, ledger=None, history=(), settings={}))
-    assert (bare.count("div", "plot"), bare.count("p", "missing"), bare.count("select")) == (3, 3, 0)
+    assert (bare.count("div", "plot"), bare.count("p", "missing"), bare.count("select")) == (4, 3, 0)
     for sentence in ("kept no ledger", "has no grid of strengths", "has no training history"):
         assert f"first {sentence}" in bare.text
 
@@ -240,9 +254,15 @@ def test_intervals_may_be_missing(report: RunReport) -> None:
 
 
 def test_only_runs_of_the_same_split_are_compared(report: RunReport, other: RunReport) -> None:
-    assert len(contrasts([report, other])) == 3
+    assert len(contrasts([report, other])) == 1
+    assert "not compared" not in render(report, other).text
     elsewhere = replace(other.evaluation, plain=replace(other.evaluation.plain, held="another part"))
-    assert len(contrasts([report, replace(other, evaluation=elsewhere)])) == 2
+    apart = replace(other, evaluation=elsewhere)
+    assert contrasts([report, apart]) == []
+    assert (
+        "second: not compared with first, because users, held-out pairs or k differ."
+        in render(report, apart).text
+    )
 
 
 def test_ranks_are_binned_so_that_means_are_kept(report: RunReport) -> None:
@@ -253,7 +273,9 @@ def test_ranks_are_binned_so_that_means_are_kept(report: RunReport) -> None:
     assert line.x[0] == 1 and line.y[0] is None  # rank 1 has count 100,000, which is even: NaN
     # A bin's mean of the odd counts around middle rank r is 100,001 - r, up to one.
     assert line.y[-1] == pytest.approx(100_001 - line.x[-1], abs=15)
-    small = figures.frequency_by_rank(report.evaluation, report.item_counts).data[0]
+    small = figures.frequency_by_rank(
+        {"Plain": report.evaluation.plain.exposure}, len(report.evaluation.plain.users), report.item_counts
+    ).data[0]
     top = np.argsort(-report.item_counts, kind="stable")[0]
     first = report.evaluation.plain.exposure[top] / len(report.evaluation.plain.users)
     assert small.y[0] == pytest.approx(first, rel=1e-3)
@@ -278,6 +300,87 @@ def test_grid_is_drawn_as_item_by_user_strength(report: RunReport) -> None:
     assert (chosen.name, chosen.x[0], chosen.y[0]) == ("Chosen", 1.2, 0.4)
 
 
+def test_the_trade_off_shows_every_run_plain_and_adjusted(report: RunReport, other: RunReport) -> None:
+    left = replace(other, evaluation=replace(other.evaluation, item_strength=0.0, user_strength=0.0))
+    first, second = figures.trade_off([report, left]).data
+    mean = report.item_counts.mean()
+    for n, side in enumerate((report.evaluation.plain, report.evaluation.adjusted)):
+        assert first.x[n] == pytest.approx(side.average_popularity / mean, abs=1e-4)
+        assert first.y[n] == side.recall
+        low, high = side.intervals["recall"]
+        assert first.y[n] - first.error_y.arrayminus[n] == pytest.approx(low)
+        assert first.y[n] + first.error_y.array[n] == pytest.approx(high)
+    assert len(second.x) == 1
+
+
+def some_audits(report: RunReport, name: str = "adjusted") -> dict[str, Audit]:
+    """An audit of the hits for everybody, and one of lists that change from user to user."""
+    log = make_world(150, 120, mean_activity=15).log
+    users = np.arange(150, dtype=np.int32)
+    hits = np.tile(np.argsort(-log.item_counts)[:10].astype(np.int32), (150, 1))
+    some = np.stack([np.random.default_rng(u).permutation(120)[:10] for u in users]).astype(np.int32)
+    some[:3, 7:] = -1
+    return {"as trained": audit(hits, users, log), name: audit(some, users, log, ledger=report.ledger)}
+
+
+def test_the_page_of_an_audit_holds_its_figures_and_their_definitions(report: RunReport) -> None:
+    audits = some_audits(report)
+    page = Page(audit_page.render_audit(audits, "A title"))
+    expected = [one.measures[name] for name in DEFINITIONS for one in audits.values()]
+    assert page.values() == pytest.approx(expected, nan_ok=True)
+    text = page.text.replace("\u00a0", " ")
+    for definition in DEFINITIONS.values():
+        assert definition.title in text and definition.text in text and definition.source in text
+    for one in audits.values():
+        assert one.verdict.headline in text and one.verdict.reasons in text
+        assert all(sentence in text for sentence in one.sentences)
+    assert SEGMENT_RULE in text and GROUP_RULE in text
+    assert page.count("div", "plot") == 8
+    bare = Page(audit_page.render_audit({"lists": audits["as trained"]}, "A title"))
+    assert bare.count("div", "plot") == 6  # no ledger, no gradients
+    assert "Where the popularity comes from" not in bare.text
+
+
+def test_the_page_of_an_audit_keeps_names_as_text(report: RunReport, tmp_path: Path) -> None:
+    expected = Page(audit_page.render_audit(some_audits(report), "x"))
+    write_audit(some_audits(report, EVIL), tmp_path / "audit.html", EVIL)
+    got = Page((tmp_path / "audit.html").read_text(encoding="utf-8"))
+    assert got.count("script") == expected.count("script") and EVIL in got.text
+    assert not any("<" in script for script in got.scripts if script.startswith('{"data"'))
+    with pytest.raises(InputError, match="at least one"):
+        write_audit({}, tmp_path / "audit.html")
+
+
+def test_the_terminal_shows_an_audit_in_80_columns(report: RunReport) -> None:
+    audits = some_audits(report)
+    out = StringIO()
+    Console(file=out, width=80).print(audit_table(audits))
+    text = out.getvalue()
+    assert "\u2026" not in text
+    for name, definition in DEFINITIONS.items():
+        line = next(line for line in text.splitlines() if line.split("  ")[0] == definition.title)
+        for one in audits.values():
+            assert format_figure(name, one.measures[name]) in line
+    words = " ".join(text.split())
+    assert "Share of a list that lies in the tail, mean over the lists." in words
+    assert "mainstream" in words and "20–100 %" in words
+
+
+def test_figures_of_audits_are_those_of_the_audit(report: RunReport) -> None:
+    audits = some_audits(report)
+    one = audits["adjusted"]
+    reference, _, shown = figures.audited_groups(audits).data
+    assert list(reference.y) == [g["interactions"] for g in one.groups]
+    assert list(shown.y) == [g["frequency"] for g in one.groups]
+    chosen, _, shown = figures.audited_segments(audits, "tail").data
+    assert list(chosen.y) == [s["profile"]["tail"] for s in one.segments]
+    assert list(shown.y) == [s["lists"]["tail"] for s in one.segments]
+    spread = figures.miscalibration_spread(audits).data[1]
+    known = one.per_user["miscalibration"]
+    assert sum(spread.y) == pytest.approx(1, abs=1e-3)
+    assert spread.y[0] == pytest.approx(np.mean(known[np.isfinite(known)] < 0.05), abs=1e-3)
+
+
 def test_a_failed_report_leaves_the_old_one(
     report: RunReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +393,7 @@ def test_a_failed_report_leaves_the_old_one(
         raise RuntimeError("half way")
 
     with monkeypatch.context() as patch:
-        patch.setattr(page, "render_page", fail)
+        patch.setattr(run_page, "render_runs", fail)
         with pytest.raises(RuntimeError, match="half way"):
             write_report([report], path)
     with monkeypatch.context() as patch:

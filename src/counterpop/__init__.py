@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         save_split,
         save_tuning,
     )
+    from counterpop.auditing import Audit, audit, audit_model
     from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.embeddings import Embeddings
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from counterpop.interactions import Interactions
     from counterpop.ledger import Ledger, gradient_picture
     from counterpop.ranking import rank
-    from counterpop.readers import read_interactions
+    from counterpop.readers import read_interactions, read_names, read_recommendations
     from counterpop.runs import Model, Run
     from counterpop.splits import (
         Development,
@@ -62,6 +63,7 @@ _HOMES = {
         "load_adjustment", "load_development", "load_run", "load_split",
         "save_adjustment", "save_run", "save_split", "save_tuning",
     ),
+    "auditing": ("Audit", "audit", "audit_model"),
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
     "embeddings": ("Embeddings",),
@@ -70,7 +72,7 @@ _HOMES = {
     "interactions": ("Interactions",),
     "ledger": ("Ledger", "gradient_picture"),
     "ranking": ("rank",),
-    "readers": ("read_interactions",),
+    "readers": ("read_interactions", "read_names", "read_recommendations"),
     "runs": ("Model", "Run"),
     "splits": (
         "Development", "Split", "split_as_given", "split_intervened", "split_mixed", "split_random",

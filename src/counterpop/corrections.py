@@ -1,23 +1,24 @@
 """What practitioners do to trained vectors already, for comparison; strengths are chosen on validation.
 
-Each correction turns any `Embeddings` into others whose inner product is the corrected score, so that they rank,
-evaluate, report and serve like every model. Calibrated popularity is a choice among whole lists instead and
-gives lists. (Drawing negatives by popularity, the other habit, is `train(..., negative_power=1)`.)
+Each correction turns any `Embeddings` into others whose inner product is the corrected score, so that they
+rank, evaluate, report and serve like every model. Calibrated popularity is a choice among whole lists instead
+and gives lists. (Drawing negatives by popularity, the other habit, is `train(..., negative_power=1)`.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
 from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, find_directions
-from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
+from counterpop.embeddings import Embeddings, check_same_ids
 from counterpop.errors import InputError
 from counterpop.evaluation import measure
 from counterpop.interactions import IntArray, Interactions
@@ -66,8 +67,8 @@ def shorten_items(vectors: Embeddings, train: Interactions, strength: float) -> 
     """TTEN: u.i / |i| ** strength; 1 ranks by the cosine. A vector of zeros stays one.
 
     Source: Kim et al., Test-time embedding normalization for popularity bias mitigation, 2023.
-    Limit: takes out only what popularity did to the lengths; where popular items are not the longer ones, as in
-    some BPR models, it does harm, and validation chooses 0.
+    Limit: takes out only what popularity did to the lengths; where popular items are not the longer ones, as
+    in some BPR models, it does harm, and validation chooses 0.
     """
     lengths = np.linalg.norm(vectors.item_vectors, axis=1, keepdims=True)
     power = np.where(lengths > 0, lengths, 1) ** np.float32(strength)
@@ -84,7 +85,11 @@ def subtract_head(vectors: Embeddings, train: Interactions, strength: float) -> 
     return replace(vectors, item_vectors=vectors.item_vectors - np.float32(strength) * along)
 
 
-_CORRECTIONS = {"pc": discount_popularity, "tten": shorten_items, "head-minus-tail": subtract_head}
+_CORRECTIONS: dict[str, Callable[..., Embeddings]] = {
+    "pc": discount_popularity,
+    "tten": shorten_items,
+    "head-minus-tail": subtract_head,
+}
 
 
 def correct(
@@ -145,10 +150,10 @@ def calibrated_lists(
 ) -> IntArray:
     """(B, K) lists of which the popularity resembles what their user has seen, chosen from the best `pool`.
 
-    Items are taken one by one: each time the one with the largest (1 - strength) x the sum of relevance -
-    strength x the Jensen-Shannon divergence between the shares of the five popularity groups in the list and in
-    the user's own items. Relevance is the score, from 0 for the worst of the pool to 1 for the best. -1 fills a
-    list that runs out of items; `seen` items are left out.
+    Items are taken one by one: each time the one with the largest (1 - strength) x its relevance - strength
+    x the Jensen-Shannon divergence that the list then has between the shares of the five popularity groups
+    in it and in the user's own items. Relevance is the score, from 0 for the worst of the pool to 1 for the
+    best. -1 fills a list that runs out of items; `seen` items are left out.
     Source: Abdollahpouri et al., User-centered evaluation of popularity bias, 2021.
     Limit: a user who saw mostly popular items keeps getting them: this calibrates the bias, it removes none.
     """
@@ -200,9 +205,5 @@ def choose_calibration(
 def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Jensen-Shannon divergence of shares along the last axis, from 0 to log 2."""
     middle = (p + q) / 2
-    parts = [
-        np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(middle > 0, middle, 1)), 0)
-        for x in (p, q)
-    ]
-    total: NDArray[np.float64] = (parts[0] + parts[1]).sum(axis=-1) / 2
+    total: NDArray[np.float64] = (rel_entr(p, middle) + rel_entr(q, middle)).sum(axis=-1) / 2
     return total

@@ -22,6 +22,7 @@ from counterpop.metrics.popularity import (
     coverage,
     exposure,
     exposure_gini,
+    places_by_group,
     popularity_groups,
     tail_share,
 )
@@ -173,8 +174,8 @@ def measure(
         "tail_share": tail_share(lists, head(counts)),
     }
     group_of = popularity_groups(counts)
-    shown = _by_group(lists, group_of, lists >= 0)
-    found = _by_group(lists, group_of, hits)
+    shown = places_by_group(lists, group_of, HEAD_GROUPS + 1, lists >= 0)
+    found = places_by_group(lists, group_of, HEAD_GROUPS + 1, hits)
     wanted = np.zeros((held.n_users, HEAD_GROUPS + 1))
     np.add.at(wanted, (held.user_ix, group_of[held.item_ix]), 1)
     wanted = wanted[users]
@@ -237,14 +238,6 @@ def compare(
         }
         for n, name in enumerate(PER_USER)
     }  # fmt: skip
-
-
-def _by_group(
-    lists: IntArray, group_of: NDArray[np.int64], counted: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """(B, groups) how many counted places of each list hold an item of each group."""
-    groups = np.where(counted, group_of[lists], HEAD_GROUPS + 1)
-    return np.stack([(groups == g).sum(axis=1) for g in range(HEAD_GROUPS + 1)], axis=1).astype(np.float64)
 
 
 def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:

@@ -125,6 +125,23 @@ def apart(log: Interactions, treated: BoolArray) -> Interactions:
     return Interactions(user_ix[order].astype(np.int32), item_ix[order].astype(np.int32), *ids)
 
 
+def restrict(log: Interactions, user_ids: Ids, item_ids: Ids) -> Interactions:
+    """The rows whose user and item are both among these sorted ids, in the positions of those ids."""
+    keep = np.ones(len(log), dtype=bool)
+    moved = []
+    for what, ids, known, ix in (
+        ("user", log.user_ids, user_ids, log.user_ix),
+        ("item", log.item_ids, item_ids, log.item_ix),
+    ):
+        asked = as_ids(ids, known, what)
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        keep &= (known[at] == asked)[ix]
+        moved.append(at.astype(np.int32)[ix])
+    users, items = (positions[keep] for positions in moved)
+    order = np.lexsort((items, users))
+    return Interactions(users[order], items[order], user_ids, item_ids)
+
+
 def pair_keys(log: Interactions) -> NDArray[np.int64]:
     """One number for each row, the same for the same pair in every part of a log."""
     return log.user_ix.astype(np.int64) * log.n_items + log.item_ix

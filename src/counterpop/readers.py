@@ -6,8 +6,9 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
-from counterpop.interactions import Ids, IntArray, Interactions
+from counterpop.interactions import Ids, IntArray, Interactions, as_ids
 
 EXTENSIONS = ("csv", "tsv", "parquet", "npz", "inter", "txt")
 PARTS = {"train": 0, "intervened": 1, "valid": 2, "validation": 2, "test": 3, "0": 0, "1": 1, "2": 2, "3": 3}
@@ -97,6 +98,142 @@ def read_interactions(
                 f"check which column {what}= names"
             )
     return _merge(user_ids, item_ids, user_ix, item_ix, columns)
+
+
+def read_names(source: Any, item_ids: Ids, *, item: str = "item", name: str = "name") -> list[str | None]:
+    """What each item is called, in the order of `item_ids`; None where the table does not say.
+
+    `source` is a file or table with a column of ids and one of names (left at its default, `title` is found
+    as well). Rows of other items take no part; an item with two names is an error, as is a table that names
+    none of the items.
+
+    >>> read_names(pl.DataFrame({"item": [7, 5, 9], "title": ["Heat", "Alien", "Up"]}), np.array([5, 6, 7]))
+    ['Alien', None, 'Heat']
+    """
+    table = _open(source, {"item": item, "name": name}, True)
+    if name == "name" not in table.names and "title" in table.names:
+        name = "title"
+    rows = table.take(_choose(table, {"item": item, "name": name}))
+    ids = as_ids(_ids(rows["item"], item, table.label).to_list(), item_ids, "item")
+    known: dict[Any, str] = {}
+    for own, text in zip(ids.tolist(), rows["name"].cast(pl.String).to_list(), strict=True):
+        if text and known.setdefault(own, text) != text:
+            raise InputError(
+                f"each item needs one name, but {table.label} calls item {own!r} both {known[own]!r} and "
+                f"{text!r}; keep one of the two"
+            )
+    names = [known.get(own) for own in item_ids.tolist()]
+    if not any(names):
+        raise InputError(
+            f"{table.label} must name items of the log, but holds none of its {len(names):,} ids (such as "
+            f"{item_ids[:1].tolist()[0]!r}); check which column item= names"
+        )
+    return names
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendations:
+    """Anybody's lists in the positions of a log."""
+
+    lists: IntArray
+    """(B, K) items, best first; -1 where a list is shorter."""
+    users: IntArray
+    """(B,) whose list each is."""
+    log: Interactions
+    """The log, with the ids it lacked where unknown ones are kept."""
+    order: Literal["rank", "score", "rows"]
+    """What the lists are sorted by."""
+    notes: Mapping[str, int]
+    """How many users and items the log lacked, how many rows repeat an item of a list or lie beyond k."""
+
+
+def read_recommendations(
+    source: Any,
+    log: Interactions,
+    *,
+    user: str = "user",
+    item: str = "item",
+    rank: str | None = None,
+    score: str | None = None,
+    k: int | None = None,
+    keep_unknown: bool = False,
+) -> Recommendations:
+    """The lists of any system: one row for each recommended item, from any source `read_interactions` takes.
+
+    A list is sorted by its column `rank` (1 is best), else by `score` (high is best), else as the rows come;
+    columns of these names are used without being named. Of an item that a list repeats the first place is
+    kept; `k` cuts lists off, by default none; `notes` counts both. Ids that the log lacks are an error, or
+    with `keep_unknown=True` users and items without interactions.
+
+    >>> log = read_interactions(pl.DataFrame({"user": ["a", "b"], "item": [5, 7]}))
+    >>> best = pl.DataFrame({"user": ["b", "b", "a"], "item": [7, 5, 7], "score": [0.2, 0.9, 0.4]})
+    >>> found = read_recommendations(best, log)
+    >>> log.user_ids[found.users].tolist(), found.lists.tolist(), found.order
+    (['a', 'b'], [[1, -1], [0, 1]], 'score')
+    """
+    asked = {"user": user, "item": item, "rank": rank, "score": score}
+    table = _open(source, {role: name for role, name in asked.items() if name is not None}, header=True)
+    chosen = _choose(table, asked)
+    rows = table.take(chosen)
+    if rows.height == 0:
+        raise InputError(f"lists need rows, but {table.label} holds none; check that it is the right source")
+    columns = _clean(rows, chosen, None, table.label)
+    order: Literal["rank", "score", "rows"] = (
+        "rank" if "rank" in columns else "score" if "score" in columns else "rows"
+    )
+    log, user_ix, unknown_users = _place(columns["user"], log, "user", keep_unknown)
+    log, item_ix, unknown_items = _place(columns["item"], log, "item", keep_unknown)
+    by = np.zeros(len(user_ix)) if order == "rows" else columns[order].to_numpy()
+    found = pl.DataFrame({"user": user_ix, "item": item_ix, "by": -by if order == "score" else by})
+    found = found.sort("user", "by", maintain_order=True)
+    n_rows = len(found)
+    found = found.unique(["user", "item"], keep="first", maintain_order=True)
+    repeated = n_rows - len(found)
+    users, by = found["user"].to_numpy(), found["by"].to_numpy()
+    shared = np.flatnonzero((users[1:] == users[:-1]) & (by[1:] == by[:-1]))
+    if order == "rank" and len(shared):
+        raise InputError(
+            f"each place of a list must be taken once, but in {table.label} user "
+            f"{log.user_ids[users[shared[:1]]].tolist()[0]!r} has two items at rank {by[shared[0]]:g}; give "
+            "one list for each user"
+        )
+    those, starts, lengths = np.unique(users, return_index=True, return_counts=True)
+    place = np.arange(len(users)) - np.repeat(starts, lengths)
+    k = min(k or int(lengths.max()), log.n_items)
+    kept = place < k
+    lists = np.full((len(those), k), -1, dtype=np.int32)
+    lists[np.repeat(np.arange(len(those)), lengths)[kept], place[kept]] = found["item"].to_numpy()[kept]
+    notes = {
+        "unknown_users": unknown_users,
+        "unknown_items": unknown_items,
+        "repeated": repeated,
+        "beyond_k": len(users) - int(kept.sum()),
+    }
+    return Recommendations(lists, those, log, order, notes)
+
+
+def _place(
+    column: pl.Series, log: Interactions, what: Literal["user", "item"], keep_unknown: bool
+) -> tuple[Interactions, IntArray, int]:
+    """The log, where each row's id stands in it, and how many ids it lacked; they are added to it."""
+    ids, ix = _index(column, None)
+    known: Ids = getattr(log, f"{what}_ids")
+    own = as_ids(ids, known, what)
+    missing = own[~np.isin(own, known)]
+    if len(missing) and (not keep_unknown or len(missing) == len(own)):
+        do = "check which columns hold the ids" if len(missing) == len(own) else (
+            f"pass keep_unknown=True (--keep-unknown) to count them as {what}s without interactions"
+        )  # fmt: skip
+        raise InputError(
+            f"every {what} with a place in a list must be in the log, but {len(missing)} of {len(own)} are "
+            f"not (first: {missing[:1].tolist()[0]!r}); {do}"
+        )
+    if len(missing):
+        every = np.unique(np.concatenate([known, missing]))
+        moved = np.searchsorted(every, known).astype(np.int32)[getattr(log, f"{what}_ix")]
+        log = replace(log, **{f"{what}_ids": every, f"{what}_ix": moved})
+        known = every
+    return log, np.searchsorted(known, own).astype(np.int32)[ix], len(np.unique(missing))
 
 
 # ---------------------------------------------------------------------------------------- opening a source
@@ -304,10 +441,10 @@ def _open_matrix(matrix: Any, asked: dict[str, str]) -> _Table:
 
 
 def _choose(table: _Table, asked: dict[str, str | None]) -> dict[str, str]:
-    """{role: column of the table} for every role that was asked for, and for a column called "split"."""
+    """{role: column of the table} for every role asked for, and for columns called split, rank or score."""
     chosen = {}
     for role, name in asked.items():
-        if name is None and role == "split" and role in table.names:
+        if name is None and role in ("split", "rank", "score") and role in table.names:
             name = role
         elif name == role in ("user", "item") and role not in table.names and f"{role}_id" in table.names:
             name = f"{role}_id"
@@ -452,7 +589,10 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
     return parts
 
 
-_CLEANERS = {"user": _ids, "item": _ids, "rating": _numbers, "time": _seconds, "split": _parts}
+_CLEANERS = {
+    "user": _ids, "item": _ids, "rating": _numbers, "time": _seconds, "split": _parts,
+    "rank": _numbers, "score": _numbers,
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------ from ids to positions

@@ -17,11 +17,14 @@ from counterpop.evaluation import PER_USER
 from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
+from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.ranking import score_blocks, tie_order
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 
 Target = Literal["recall", "hit_rate", "ndcg", "average_popularity", "tail_share", "coverage", "gini"]
+Strengths = tuple[float, ...]
+
 LOWER_IS_BETTER = ("average_popularity", "gini")
 STRENGTHS = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for each side
 ALONE = (0.0,)  # of a side that a method leaves as it is
@@ -69,6 +72,7 @@ def search_strengths(
     user_strengths: tuple[float, ...] = STRENGTHS,
     weights: FloatArray | None = None,
     exposure: bool = True,
+    groups: bool = False,
     users: IntArray | None = None,
     threads: int | None = None,
 ) -> Grid:
@@ -76,7 +80,8 @@ def search_strengths(
 
     One product of the big matrices serves all points: P'.Q' = P.Q - a (P.q)(Q.q) - b (P.p)(Q.p)
     + a b (P.p)(p.q)(Q.q). `weights` lets a held-out pair count more than another; `users` keeps to some
-    users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point.
+    users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point;
+    `groups=True` adds to them the share of recommendations of every popularity group (`group_1_frequency`).
     """
     from counterpop.kernels.grid import search_grid
 
@@ -128,6 +133,10 @@ def search_strengths(
             "coverage": np.array([np.mean(n > 0) for n in shown]),
             "gini": np.array([gini(n) for n in shown]),
         }
+        if groups:
+            of_group = popularity_groups(train.item_counts)[cells.order]
+            shares = np.array([np.bincount(of_group, n, HEAD_GROUPS + 1) / max(1, n.sum()) for n in shown])
+            values |= {f"group_{g + 1}_frequency": shares[:, g] for g in range(HEAD_GROUPS + 1)}
     shape = len(item_strengths), len(user_strengths)
     by_name = {name: value.reshape(shape) for name, value in values.items()}
     return Grid(item_strengths, user_strengths, by_name, len(users), looked_at / len(users))
@@ -251,20 +260,28 @@ def tune(
 
     Strengths are chosen on the model trained without the validation part. Where the run was refit on train +
     validation, the adjustment is that of the second model at the strengths of the first. IPS, CausE and DICE
-    have no strengths, so theirs are 0; MACR's c is the user strength. A direction that is named here asks for
+    have no strengths, so theirs are 0, nor have runs from `corrections.correct`, whose are already chosen;
+    MACR's c is the user strength. A direction that is named here asks for
     the gradient method's adjustment on top of any of them.
     """
     named = item_direction is not None or user_direction is not None
     method = str(run.settings.get("method"))
-    items, users = (STRENGTHS, STRENGTHS) if named else STRENGTHS_OF.get(method, (STRENGTHS, STRENGTHS))
-    over = {"k": k, "item_strengths": items, "user_strengths": users}
+    items, users = STRENGTHS, STRENGTHS
+    if not named:
+        items, users = (ALONE, ALONE) if "+" in method else STRENGTHS_OF.get(method, (items, users))
     known = split.development if isinstance(split, Split) else split
     directions = find_directions(run.model, known.train, item_direction, user_direction)
     vectors = run.model.embeddings
-    grid = search_strengths(vectors, directions, known.train, known.valid, **over)
+
+    def search(held: Interactions) -> Grid:
+        return search_strengths(
+            vectors, directions, known.train, held, k=k, item_strengths=items, user_strengths=users
+        )
+
+    grid = search(known.valid)
     ordinary = None
     if known.ordinary is not None:
-        ordinary = search_strengths(vectors, directions, known.train, known.ordinary, **over)
+        ordinary = search(known.ordinary)
     strengths = choose_strengths(grid, target, floor, ordinary)
     if run.refit is not None:
         directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)

@@ -23,7 +23,9 @@ COMMANDS = {
     "evaluate": "Measure a run, plain and adjusted.",
     "recommend": "Write lists of recommendations.",
     "debias": "Adjust vectors that any other model was trained to.",
+    "audit": "What a run, vectors or any lists of recommendations expose.",
     "report": "Compare runs on one self-contained page.",
+    "serve": "Answer requests for recommendations, with a dashboard.",
 }
 
 

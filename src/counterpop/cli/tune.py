@@ -55,10 +55,12 @@ def command(
 ) -> dict[str, Any]:  # fmt: skip
     """Choose item and user strength on the validation part and write them into the run folder.
 
-    All 121 pairs of strengths from 0 to 2 are measured in one pass. The test part is not opened.
+    All 121 pairs of strengths from 0 to 2 are measured in one pass. The test part is not opened. MACR has a
+    user strength alone, its c; IPS, CausE and DICE have none, so theirs stay 0, unless a direction is named:
+    that asks for the gradient method's adjustment on top of them.
     """
     saved = artifacts.load_run(run)
-    with working("measuring 121 pairs of strengths"):
+    with working("measuring every pair of strengths"):
         adjustment = tune(
             saved.run, artifacts.load_development(run), target=target, floor=floor, k=k,
             item_direction=item_direction, user_direction=user_direction,

@@ -1,7 +1,7 @@
 """LightGCN on the CPU: the propagation over the graph, the gradient of a batch of triples, Adam.
 
-Threads own rows of the result in `propagate` and `adam`. In `pull_triples` they own users, and items are cut
-into blocks as in `kernels.mf`. So there are no locks and no races.
+Threads own rows of the result in `propagate` and slices of everything in `adam`. In `pull_triples` they own
+users, and items are cut into blocks as in `kernels.mf`. So there are no locks and no races.
 """
 
 import numpy as np
@@ -79,12 +79,12 @@ def pull_triples(
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def adam(values, gradient, mean, square, lr, step, low, high):
-    """One step of Adam for the rows low..high; betas .9 and .999, epsilon 1e-8."""
+def adam(values, gradient, mean, square, lr, step):
+    """One step of Adam, the step-th, on (N, D) values; betas .9 and .999, epsilon 1e-8."""
     one = np.float32(1.0)
     rate = np.float32(lr / (1.0 - 0.9**step))
     correct = np.float32(1.0 / np.sqrt(1.0 - 0.999**step))
-    for r in range(low, high):
+    for r in range(len(values)):
         for d in range(values.shape[1]):
             g = gradient[r, d]
             m = np.float32(0.9) * mean[r, d] + np.float32(0.1) * g

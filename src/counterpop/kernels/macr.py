@@ -1,7 +1,7 @@
 """MACR: a score is multiplied by how much its user and its item click and are clicked whatever the match.
 
-z_u = sg(w_user.P_u), z_i = sg(w_item.Q_i). Loss of a triple: BCE of s z_u z for the seen item and the negative
-+ item_weight x BCE of z (seen 1, negative 0) + user_weight x BCE of z_u (once as seen, once as negative).
+z_u = sg(w_user.P_u), z_i = sg(w_item.Q_i). Loss of a triple: BCE of s z_u z for the seen item and the
+negative + item_weight x BCE of z (seen 1, negative 0) + user_weight x BCE of z_u (as seen, and as negative).
 Threads share rows as in `kernels.mf`: not at all. The two shared vectors are each thread's own copy (MF), or
 each thread's own sum of the gradient (LightGCN).
 """

@@ -36,8 +36,8 @@ def _draw_negative(state, touched, user, block, block_of, members, first, n_memb
 def _draw_beyond(state, touched, user, members, first, above, below, last, pool):
     """DICE's negative: half of them more popular than the seen item, half less, or -1.
 
-    Members of the block are in falling popularity: those before `above` are popular enough, those from `below`
-    on unpopular enough. A side with fewer than `pool` items is not drawn from; where both are, any will do.
+    Members of the block are in falling popularity: those before `above` are popular enough, those from
+    `below` on unpopular enough. A side with fewer than `pool` items is not drawn from; with two such, any is.
     """
     low, high = first, last
     more = above - first >= pool

@@ -1,8 +1,9 @@
 """Kernels release the interpreter lock, so plain Python threads run them side by side."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -16,12 +17,23 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextmanager
+def crew(parts: int) -> Iterator[Callable[[Callable[[int], T]], list[T]]]:
+    """Threads for many rounds of work: called with `work`, returns [work(0), ..., work(parts - 1)].
+
+    Each part runs in a thread of its own; one part alone runs in this thread.
+    """
+    if parts == 1:
+        yield lambda work: [work(0)]
+        return
+    with ThreadPoolExecutor(parts) as pool:
+        yield lambda work: list(pool.map(work, range(parts)))
+
+
 def in_parallel(work: Callable[[int], T], parts: int) -> list[T]:
     """`[work(0), ..., work(parts - 1)]`, each in a thread of its own; one part runs in this thread."""
-    if parts == 1:
-        return [work(0)]
-    with ThreadPoolExecutor(parts) as pool:
-        return list(pool.map(work, range(parts)))
+    with crew(parts) as together:
+        return together(work)
 
 
 def in_stretches(work: Callable[[int, slice], T], n: int, threads: int) -> list[T]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import rel_entr
 
-from counterpop.interactions import BoolArray, IntArray, gini
+from counterpop.interactions import BoolArray, IntArray, gini, head
 
 PerUser = NDArray[np.float64]
 HEAD_GROUPS = 4  # the paper's groups: four of 5 % of the items each, then the rest
 HEAD_GROUP_SHARE = 0.05
+TOP_SHARE = 0.2  # of the interactions: what the most popular class of items holds
 
 
 def average_popularity(lists: IntArray, counts: NDArray[np.int64]) -> PerUser:
@@ -54,6 +56,61 @@ def popularity_groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     size = max(1.0, HEAD_GROUP_SHARE * len(counts))
     return np.asarray(np.minimum(place // size, HEAD_GROUPS), dtype=np.int64)
+
+
+def popularity_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(I,) class of each item by falling count: 0 top, 1 middle, 2 tail.
+
+    The top items hold the first 20 % of the interactions, the tail what is beyond 80 %, both as
+    `interactions.head` cuts them: the classes of Abdollahpouri et al. (UMAP 2021).
+    """
+    return np.where(head(counts, TOP_SHARE), 0, np.where(head(counts), 1, 2))
+
+
+def places_by_group(
+    lists: IntArray, group_of: NDArray[np.int64], n_groups: int, counted: BoolArray
+) -> NDArray[np.float64]:
+    """(B, groups) how many counted places of each list hold an item of each group."""
+    groups = np.where(counted, group_of[lists], n_groups)
+    return np.stack([(groups == g).sum(axis=1) for g in range(n_groups)], axis=1).astype(np.float64)
+
+
+def jensen_shannon(first: NDArray[np.float64], second: NDArray[np.float64]) -> PerUser:
+    """(B,) divergence in bits between rows of shares: 0 where they are equal, 1 where nothing is common.
+
+    The mean of KL(first | m) and KL(second | m), m half-way between them; NaN for a row without shares.
+
+    >>> jensen_shannon(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0, 1.0], [0.5, 0.5]]))
+    array([1., 0.])
+    """
+    half = (first + second) / 2
+    return np.asarray((rel_entr(first, half) + rel_entr(second, half)).sum(axis=1) / (2 * np.log(2)))
+
+
+def relative_spread(rates: NDArray[np.float64]) -> float:
+    """Standard deviation / mean of groups' rates: 0 where all are equal; NaN where one is unknown or all 0.
+
+    >>> relative_spread(np.array([0.75, 0.25]))
+    0.5
+    """
+    with np.errstate(invalid="ignore"):
+        return float(np.std(rates) / np.mean(rates))
+
+
+def mean_by_rank(
+    values: NDArray[np.float64], counts: NDArray[np.int64], bins: int = 60
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Middle rank and mean value of bins of popularity ranks, wider the further down; NaN is left out.
+
+    A bin without a value is NaN. So a large catalogue is drawn with no more points than a small one.
+    """
+    ranked = values[np.argsort(-counts, kind="stable")]
+    starts = np.unique(np.geomspace(1, len(ranked) + 1, bins + 1).astype(np.int64))[:-1] - 1
+    known = np.isfinite(ranked)
+    number = np.add.reduceat(known, starts, dtype=np.int64)
+    middle = np.add.reduceat(np.arange(1.0, len(ranked) + 1), starts) / np.diff([*starts, len(ranked)])
+    with np.errstate(invalid="ignore"):
+        return middle, np.add.reduceat(np.where(known, ranked, 0.0), starts) / number
 
 
 def _mean_in_list(lists: IntArray, value: NDArray[np.float64]) -> PerUser:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
+from counterpop.auditing import Audit
 from counterpop.errors import InputError
 from counterpop.reporting.findings import RunReport
-from counterpop.reporting.tables import comparison_table
+from counterpop.reporting.tables import audit_table, comparison_table
 
-__all__ = ["RunReport", "comparison_table", "write_report"]
+__all__ = ["RunReport", "audit_table", "comparison_table", "write_audit", "write_page", "write_report"]
 
 
 def write_report(
     reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?"
 ) -> None:
-    """Writes one HTML page about the runs; it opens in any browser without a network.
-
-    The page takes the place of an older file only once it is complete.
-    """
+    """Writes one HTML page about the runs; it opens in any browser without a network."""
     if not reports:
         raise InputError("a report needs at least one run, got none")
-    from counterpop.reporting.page import render_page  # plotly is slow to import and only needed here
+    from counterpop.reporting.run_page import render_runs  # plotly is slow to import and only needed here
 
-    text = render_page(reports, title)
+    write_page(render_runs(reports, title), path)
+
+
+def write_audit(
+    audits: Mapping[str, Audit], path: Path, title: str = "What is recommended, and to whom?"
+) -> None:
+    """Writes one HTML page about audits of lists for one log; it opens in any browser without a network."""
+    if not audits:
+        raise InputError("the page of an audit needs at least one, got none")
+    from counterpop.reporting.audit_page import render_audit
+
+    write_page(render_audit(audits, title), path)
+
+
+def write_page(text: str, path: Path) -> None:
+    """Writes a page; it takes the place of an older file only once it is complete."""
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         part.write_text(text, encoding="utf-8")

@@ -14,14 +14,19 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from counterpop.auditing import Audit
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
-from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
+from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
+from counterpop.reporting.findings import RunReport, is_left_alone
+from counterpop.reporting.tables import GROUP_NAMES
 from counterpop.tuning import Grid
 
 # Each at least 3 : 1 against the light and against the dark page.
 PLAIN, ADJUSTED, REFERENCE = "#c8691c", "#3a7fc4", "#868c94"
-GROUPS = ("0–5", "5–10", "10–15", "15–20", "20–100")
+COLORS = (PLAIN, ADJUSTED, "#2f8f57", "#a25bc0", "#c0487a", "#8a7a1f", "#1f8f96", "#7a6fd0")
+DASHES = ("dot", "solid", "dash", "dashdot", "longdash", "longdashdot", "solid", "dot")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon", "hexagon", "hourglass")
 _GROUP = "% of items, most popular first"
 RANK_BINS = 60
 HEIGHT = 330
@@ -34,10 +39,92 @@ def exposure_by_group(evaluation: Evaluation, item_counts: NDArray[np.int64]) ->
     """Bars: each popularity group's share of train interactions, of plain and of adjusted recommendations."""
     group_of = popularity_groups(item_counts)
     held = np.bincount(group_of, weights=item_counts, minlength=HEAD_GROUPS + 1)
-    reference = held / max(1.0, held.sum())
-    bars = [go.Bar(name="Interactions in train", x=GROUPS, y=reference, marker=_bar(REFERENCE, "/"))]
-    bars += _group_bars(evaluation, "frequency")
+    reference = _bars("Interactions in train", GROUP_NAMES, held / max(1.0, held.sum()), REFERENCE, "/")
+    return _figure(
+        [reference, *_group_bars(evaluation, "frequency")], _GROUP, "Share", yaxis_tickformat=".0%"
+    )
+
+
+def audited_groups(audits: Mapping[str, Audit]) -> go.Figure:
+    """Bars: each popularity group's share of the log's interactions and of the recommendations."""
+    first = next(iter(audits.values()))
+    bars = [
+        _bars(
+            "Interactions in the log", GROUP_NAMES, [g["interactions"] for g in first.groups], REFERENCE, "/"
+        )
+    ]
+    bars += [
+        _bars(name, GROUP_NAMES, [g["frequency"] for g in one.groups], color, "")
+        for (name, one), color in zip(audits.items(), COLORS, strict=False)
+    ]
     return _figure(bars, _GROUP, "Share", yaxis_tickformat=".0%")
+
+
+def audited_segments(audits: Mapping[str, Audit], which: str) -> go.Figure:
+    """Bars: the share of top, middle or tail items (`which`) in profiles and in lists, by segment of "
+    "users."""
+    first = next(iter(audits.values()))
+    names = [s["name"] for s in first.segments]
+    bars = [_bars("What they chose", names, [s["profile"][which] for s in first.segments], REFERENCE, "/")]
+    bars += [
+        _bars(f"What they are shown, {name}", names, [s["lists"][which] for s in one.segments], color, "")
+        for (name, one), color in zip(audits.items(), COLORS, strict=False)
+    ]
+    return _figure(bars, "Users", f"Share of {which} items", yaxis_tickformat=".0%")
+
+
+def miscalibration_spread(audits: Mapping[str, Audit]) -> go.Figure:
+    """Lines: how many users have which divergence between their list and their profile."""
+    edges = np.linspace(0, 1, 21)
+    lines = []
+    for (name, one), color, dash in zip(audits.items(), COLORS, DASHES, strict=False):
+        values = one.per_user["miscalibration"]
+        known = np.histogram(values[np.isfinite(values)], edges)[0]
+        share = known / max(1, known.sum())
+        lines.append(
+            go.Scatter(
+                name=escape(name), x=np.round(edges[:-1] + 0.025, 3), y=np.round(share, 5),
+                mode="lines+markers", line={"color": color, "dash": dash, "width": 2}, marker_size=5,
+            )
+        )  # fmt: skip
+    return _figure(lines, "Jensen-Shannon divergence", "Share of users", yaxis_tickformat=".0%")
+
+
+def trade_off(reports: Sequence[RunReport]) -> go.Figure:
+    """Points: popularity (in times of an average item) and recall of every run, plain and then adjusted."""
+    traces = []
+    for n, r in enumerate(reports):
+        found, mean = r.evaluation, max(1e-9, float(r.item_counts.mean()))
+        sides = [found.plain] if is_left_alone(found) else [found.plain, found.adjusted]
+        x = [m.average_popularity / mean for m in sides]
+        y = [m.recall for m in sides]
+        around = [m.intervals.get("recall", (m.recall, m.recall)) for m in sides]
+        wide = [m.intervals.get("average_popularity", (m.average_popularity,) * 2) for m in sides]
+        color, symbol = COLORS[n % len(COLORS)], SYMBOLS[n % len(SYMBOLS)]
+        error = {"color": color, "thickness": 1.2, "width": 3}
+        kinds = ["plain", "adjusted"][: len(sides)]
+        traces.append(
+            go.Scatter(
+                name=escape(r.name), x=np.round(x, 4), y=y, mode="lines+markers",
+                line={"color": color, "width": 1.5, "dash": "dot"},
+                marker={"color": color, "size": 12, "symbol": [f"{symbol}-open", symbol][: len(sides)]},
+                error_y=error | {
+                    "array": [i[1] - v for i, v in zip(around, y, strict=True)],
+                    "arrayminus": [v - i[0] for i, v in zip(around, y, strict=True)],
+                },
+                error_x=error | {
+                    "array": [i[1] / mean - v for i, v in zip(wide, x, strict=True)],
+                    "arrayminus": [v - i[0] / mean for i, v in zip(wide, x, strict=True)],
+                },
+                customdata=kinds,
+                hovertemplate="%{customdata}<br>popularity %{x:.2f}<br>recall %{y:.4f}",
+            )
+        )  # fmt: skip
+    k = reports[0].evaluation.k
+    return _figure(
+        traces, "Popularity (times an average item)", f"Recall@{k}",
+        xaxis_rangemode="tozero", showlegend=True,
+    )  # fmt: skip
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:
@@ -47,34 +134,32 @@ def recall_by_group(evaluation: Evaluation) -> go.Figure:
 
 def _group_bars(evaluation: Evaluation, what: str) -> list[go.Bar]:
     bars = []
-    for name, measures, marker in (
-        ("Plain", evaluation.plain, _bar(PLAIN, "")),
-        ("Adjusted", evaluation.adjusted, _bar(ADJUSTED, "")),
+    for name, measures, color in (
+        ("Plain", evaluation.plain, PLAIN),
+        ("Adjusted", evaluation.adjusted, ADJUSTED),
     ):
         values = [group[what] for group in measures.groups]
         around = [measures.intervals.get(f"group_{g + 1}_{what}") for g in range(len(values))]
         above = [i[1] - v if i and v is not None else 0.0 for i, v in zip(around, values, strict=True)]
         below = [v - i[0] if i and v is not None else 0.0 for i, v in zip(around, values, strict=True)]
         error = {"array": above, "arrayminus": below, "color": REFERENCE, "thickness": 1.2, "width": 3}
-        bars.append(go.Bar(name=name, x=GROUPS, y=values, marker=marker, error_y=error))
+        bars.append(_bars(name, GROUP_NAMES, values, color, "", error_y=error))
     return bars
 
 
-def frequency_by_rank(evaluation: Evaluation, item_counts: NDArray[np.int64]) -> go.Figure:
+def frequency_by_rank(
+    exposures: Mapping[str, NDArray[np.int64]], n_users: int, item_counts: NDArray[np.int64]
+) -> go.Figure:
     """Lines: share of users to whom an item is recommended, by popularity rank, both logarithmic.
 
     Means over bins of ranks, so that a large catalogue costs no more; a gap where nothing is recommended.
     """
-    n_users = len(evaluation.plain.users)
     lines = [
-        _by_rank(name, measures.exposure / n_users, item_counts, color, dash, positive=True)
-        for name, measures, color, dash in (
-            ("Plain", evaluation.plain, PLAIN, "dot"),
-            ("Adjusted", evaluation.adjusted, ADJUSTED, "solid"),
-        )
+        _by_rank(name, exposed / max(1, n_users), item_counts, color, dash, positive=True)
+        for (name, exposed), color, dash in zip(exposures.items(), COLORS, DASHES, strict=False)
     ]
     y_axis = {"yaxis_type": "log", "yaxis_dtick": 1, "yaxis_tickformat": "~%"}
-    return _figure(lines, _RANK, "Share of users", **_RANK_AXIS, **y_axis)
+    return _figure(lines, _RANK, "Share of users", showlegend=True, **_RANK_AXIS, **y_axis)
 
 
 def gradient_cosines(picture: GradientPicture, item_counts: NDArray[np.int64]) -> go.Figure:
@@ -103,18 +188,12 @@ def _by_rank(
     name: str, values: NDArray[np.float64], counts: NDArray[np.int64], color: str, dash: str, positive: bool
 ) -> go.Scatter:
     """A line of the means of `values` over bins of ranks, NaN left out; `positive` for a logarithmic axis."""
-    ranked = values[np.argsort(-counts, kind="stable")]
-    starts = np.unique(np.geomspace(1, len(ranked) + 1, RANK_BINS + 1).astype(np.int64))[:-1] - 1
-    known = np.isfinite(ranked)
-    number = np.add.reduceat(known, starts, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, ranked, 0.0), starts)
-    middle = np.add.reduceat(np.arange(1.0, len(ranked) + 1), starts) / np.diff([*starts, len(ranked)])
-    y = [
-        float(f"{t / n:.4g}") if n and (t > 0 or not positive) else None
-        for t, n in zip(total, number, strict=True)
-    ]
+    middle, mean = mean_by_rank(values, counts, RANK_BINS)
+    y = [float(f"{m:.4g}") if np.isfinite(m) and (m > 0 or not positive) else None for m in mean]
     line = {"color": color, "dash": dash, "width": 2}
-    return go.Scatter(name=name, x=np.round(middle, 1), y=y, mode="lines+markers", line=line, marker_size=5)
+    return go.Scatter(
+        name=escape(name), x=np.round(middle, 1), y=y, mode="lines+markers", line=line, marker_size=5
+    )
 
 
 def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall") -> go.Figure:
@@ -164,8 +243,10 @@ def _curve(name: str, history: Sequence[Mapping[str, float]], color: str) -> go.
     return go.Scatter(name=escape(name), x=x, y=y, mode=mode, line={"color": color, "width": 2})
 
 
-def _bar(color: str, pattern: str) -> dict[str, Any]:
-    return {"color": color, "pattern": {"shape": pattern, "size": 5, "solidity": 0.4}, "line": {"width": 0}}
+def _bars(name: str, x: Sequence[str], y: Any, color: str, pattern: str, **more: Any) -> go.Bar:
+    shape = {"shape": pattern, "size": 5, "solidity": 0.4}
+    marker = {"color": color, "pattern": shape, "line": {"width": 0}}
+    return go.Bar(name=escape(name), x=x, y=y, marker=marker, **more)
 
 
 def _figure(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:

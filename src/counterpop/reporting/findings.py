@@ -66,17 +66,32 @@ def verdict(metric: str, row: Mapping[str, float]) -> str:
     return {"higher": "improved", "lower": "worse"}.get(way, way) if metric in ACCURACY else way
 
 
-def contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
-    """Adjusted against plain of every run, then every run against the first where they can be compared.
+def own_contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
+    """Adjusted against plain of every run that is adjusted at all."""
+    return [
+        Contrast(f"{r.name}, adjusted", f"{r.name}, plain", r.evaluation.comparison)
+        for r in reports
+        if not is_left_alone(r.evaluation)
+    ]
 
-    That takes the same users, held-out pairs and k. The second kind compares adjusted lists.
-    """
-    found = [Contrast(f"{r.name}, adjusted", f"{r.name}, plain", r.evaluation.comparison) for r in reports]
-    for other in reports[1:]:
-        if reports[0].evaluation.plain.held == other.evaluation.plain.held:
-            rows = compare(other.evaluation.adjusted, reports[0].evaluation.adjusted)
-            found.append(Contrast(f"{other.name}, adjusted", f"{reports[0].name}, adjusted", rows))
-    return found
+
+def contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
+    """Every run's lists, adjusted if they are, against those of the first where they can be compared."""
+    first = reports[0]
+    return [
+        Contrast(_lists(r), _lists(first), compare(r.evaluation.adjusted, first.evaluation.adjusted))
+        for r in reports[1:]
+        if are_comparable(r, first)
+    ]
+
+
+def are_comparable(one: RunReport, other: RunReport) -> bool:
+    """Whether two runs were measured on the same users, held-out pairs and k."""
+    return one.evaluation.plain.held == other.evaluation.plain.held
+
+
+def _lists(report: RunReport) -> str:
+    return f"{report.name}, {'plain' if is_left_alone(report.evaluation) else 'adjusted'}"
 
 
 def is_left_alone(evaluation: Evaluation) -> bool:

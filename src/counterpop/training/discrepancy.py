@@ -41,4 +41,5 @@ def _distances(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _along(rows: FloatArray, distances: FloatArray, slope: FloatArray) -> FloatArray:
     """The slope along the rows from that along their distances: d|x - y| / dx = (x - y) / |x - y|."""
     pull = np.divide(slope, distances, out=np.zeros_like(slope), where=distances > 0)
-    return (2 * (pull.sum(axis=1)[:, None] * rows - pull @ rows)).astype(np.float32)
+    slopes: FloatArray = (2 * (pull.sum(axis=1)[:, None] * rows - pull @ rows)).astype(np.float32)
+    return slopes

@@ -17,14 +17,12 @@ from counterpop.runs import Model, Run
 from counterpop.splits import Development, Split
 from counterpop.training.methods import Options
 from counterpop.training.settings import Settings
-from counterpop.tuning import ALONE, Grid, choose_strengths
+from counterpop.tuning import ALONE, Grid, Strengths, choose_strengths
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     Encoder = Module | Callable[[Interactions], Module]
-
-Strengths = tuple[float, ...]
 
 CHECK_USERS = 4000  # a look at validation needs no more
 CHECK_STRENGTHS = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
@@ -76,10 +74,11 @@ def train(
 ) -> Run:
     """A run: the model that was best on validation, its ledger, and how training went.
 
-    Keywords are the fields of `Settings`; `method` may also be a value such as `DICE(margin=20)`. Every `check_every` epochs recall@20 is measured on validation (on
-    a sample of users; for the gradient method and MACR at the best of a coarse grid of strengths, because that
-    is how they will be used); training stops after `patience` looks without a better one and keeps the best model.
-    With `refit`, a second model is trained for as many epochs on train + validation. Never looks at test.
+    Keywords are the fields of `Settings`; `method` may also be a value such as `DICE(margin=20)`. Every
+    `check_every` epochs recall@20 is measured on validation (on a sample of users; for the gradient method
+    and MACR at the best of a coarse grid of strengths, because that is how they will be used); training stops
+    after `patience` looks without a better one and keeps the best model. With `refit`, a second model is
+    trained for as many epochs on train + validation. Never looks at test.
 
     `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item
     vectors), a row for each user and item of the split in its order; or a function that builds such a module
@@ -98,11 +97,13 @@ def train(
     if isinstance(settings.get("method"), Options):
         settings |= {"method": settings["method"].name, "options": settings["method"]}
     chosen = Settings(**settings)
+    if chosen.backbone == "encoder" and encoder is None:
+        raise InputError("backbone encoder needs an encoder: train(split, encoder=module)")
     if chosen.method == "cause" and (known.intervened is None or not known.intervened.any()):
         raise InputError(
-            "CausE learns from a part of train that was drawn by intervention, but this split has none; make one "
-            "with split_intervened (counterpop split --protocol intervened), or take a log whose split column "
-            "marks it with 1"
+            "CausE learns from a part of train that was drawn by intervention, but this split has none; make "
+            "one with split_intervened (counterpop split --protocol intervened), or take a log whose split "
+            "column marks it with 1"
         )
     report = on_progress or (lambda progress: None)
     _say_who_cannot_learn(known.refit_train() if refit else known.train)

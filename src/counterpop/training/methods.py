@@ -39,8 +39,8 @@ class IPS(_Options):
     """Inverse propensity scores: a positive's loss counts the more, the less popular its item is.
 
     w_i = (largest popularity / popularity of i) ** power, capped at a quantile of the weights of all items,
-    divided by the largest that is left. The usual variants: plain `IPS(clip=1, normalised=False)`, which wants
-    a learning rate smaller by about the largest weight; clipped `IPS(normalised=False)`; normalised
+    divided by the largest that is left. The usual variants: plain `IPS(clip=1, normalised=False)`, which
+    wants a learning rate smaller by about the largest weight; clipped `IPS(normalised=False)`; normalised
     `IPS(clip=1)`; clipped and normalised, the default; smoothed `IPS(power=0.5)`.
     Limit: popularity stands for the chance to be seen, so an item that is popular for being good is held back
     with the rest; rare items get large weights on little evidence, and clipping only hides that.
@@ -75,11 +75,11 @@ class CausE(_Options):
     """Causal embeddings: an item has a control and a treatment vector, held near each other.
 
     Control vectors learn from the observed part of train, treatment vectors from the part drawn by
-    intervention, users from both; ranking takes the control vectors. Loss: BCE (or BPR) on each part, + penalty
-    x the squared distance of the two vectors of each item of the triple. LightGCN propagates the two over a
-    graph each. Both begin alike.
-    Limit: needs a split with an intervened part, and that part is small, so treatment vectors know little that
-    could correct the control ones.
+    intervention, users from both; ranking takes the control vectors. Loss: BCE (or BPR) on each part, +
+    penalty x the squared distance of the two vectors of each item of the triple. LightGCN propagates the two
+    over a graph each. Both begin alike.
+    Limit: needs a split with an intervened part, and that part is small, so treatment vectors know little
+    that could correct the control ones.
     """
 
     name: ClassVar[str] = "cause"
@@ -90,13 +90,13 @@ class CausE(_Options):
 class DICE(_Options):
     """Disentangled interest and conformity: half of each vector for either, scores from both together.
 
-    Negatives are clearly more popular than the seen item (by more than `margin`) or clearly less (below half of
-    it). Someone who took the less popular of two did so out of interest: its interest score must be the higher
-    and its conformity score the lower one. Who took the more popular of two tells of conformity alone. Loss: BPR
-    on the whole score + weight x BPR on the halves so, - penalty x the discrepancy of the two halves:
-    "l1" and "l2" are the mean absolute and mean squared difference of the halves of every row that a triple
-    touches; "dcor" is minus the distance correlation of the halves, of random users and items (at most 128 of
-    each at a time, so memory does not grow), 8 times an epoch in MF and in every step of LightGCN.
+    Negatives are clearly more popular than the seen item (by more than `margin`) or clearly less (below half
+    of it). Someone who took the less popular of two did so out of interest: its interest score must be the
+    higher and its conformity score the lower one. Who took the more popular of two tells of conformity alone.
+    Loss: BPR on the whole score + weight x BPR on the halves so, - penalty x the discrepancy of the two
+    halves: "l1" and "l2" are the mean absolute and mean squared difference of the halves of every row that a
+    triple touches; "dcor" is minus the distance correlation of the halves, of random users and items (at most
+    128 of each at a time, so memory does not grow), 8 times an epoch in MF and in every step of LightGCN.
     Weight and margin shrink by `decay` after every epoch.
     Limit: popularity alone decides what counts as conformity, the same for all users; the halves are only as
     apart as the margin and the small weights make them.
@@ -115,7 +115,8 @@ class DICE(_Options):
         super().__post_init__()
         if self.discrepancy not in get_args(Discrepancy):
             raise InputError(
-                f"discrepancy of dice must be one of {', '.join(get_args(Discrepancy))}, got {self.discrepancy!r}"
+                f"discrepancy of dice must be one of {', '.join(get_args(Discrepancy))}, "
+                f"got {self.discrepancy!r}"
             )
         if self.decay > 1:
             raise InputError(f"decay of dice must be at most 1, got {self.decay}")
@@ -125,10 +126,10 @@ class DICE(_Options):
 class MACR(_Options):
     """Model-agnostic counterfactual reasoning: a score is match x how easily its user and its item click.
 
-    z_u = sg(w_user.P_u), z_i = sg(w_item.Q_i). Loss: BCE of s z_u z_i + item_weight x BCE of z_i + user_weight x
-    BCE of z_u. Ranks with (s - c) z_u z_i. For one user z_u is the same everywhere, so that is an inner product
-    of [P_u, -c] and [z_i Q_i, z_i]: the run holds such vectors, c is its user strength (times the mean best
-    score, so that 1 is of the size of the scores), and `tune` chooses it on validation.
+    z_u = sg(w_user.P_u), z_i = sg(w_item.Q_i). Loss: BCE of s z_u z_i + item_weight x BCE of z_i +
+    user_weight x BCE of z_u. Ranks with (s - c) z_u z_i. For one user z_u is the same everywhere, so that is
+    an inner product of [P_u, -c] and [z_i Q_i, z_i]: the run holds such vectors, c is its user strength
+    (times the mean best score, so that 1 is of the size of the scores), and `tune` chooses it on validation.
     Limit: one number per item and one c for all users; c is not learnt, and at a wrong one the lists turn to
     the least popular items of all.
     """

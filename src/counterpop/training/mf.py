@@ -13,7 +13,7 @@ from counterpop.splits import Development
 from counterpop.training.objectives import OBJECTIVES, Objective
 from counterpop.training.sampling import TripleSampler
 from counterpop.training.settings import INITIAL_STREAM, SAMPLING_STREAM, Settings
-from counterpop.tuning import Grid, search_strengths
+from counterpop.tuning import Grid, Strengths, search_strengths
 
 WINDOW = 1 << 15  # triples: few enough that their users' vectors stay in the cache, which is half the time
 LEAST_BLOCK = 16  # items in a block, at least
@@ -78,11 +78,7 @@ class MatrixFactorisation:
         return float(total[0] / max(1.0, total[1]))
 
     def look(
-        self,
-        known: Development,
-        users: IntArray,
-        item_strengths: tuple[float, ...],
-        user_strengths: tuple[float, ...],
+        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
     ) -> Grid:
         """How the model does on validation, at every pair of strengths."""
         return look_at(self.model(copy=False), known, users, item_strengths, user_strengths, self._settings)
@@ -94,7 +90,7 @@ class MatrixFactorisation:
 
 def look_at(
     model: Model, known: Development, users: IntArray,
-    item_strengths: tuple[float, ...], user_strengths: tuple[float, ...], settings: Settings,
+    item_strengths: Strengths, user_strengths: Strengths, settings: Settings,
 ) -> Grid:  # fmt: skip
     """How a model does on the validation part of these users, at every pair of strengths."""
     return search_strengths(

@@ -216,9 +216,10 @@ class MACRObjective(Objective):
     def step(
         self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray, lr: float
     ) -> Found:
+        w_user, w_item = self._copies[part]
         found: Found = macr.step_triples(
             users, items, triples.users, triples.items, triples.negatives, order, np.float32(lr),
-            np.float32(self._settings.reg), *self._copies[part], np.float32(BRANCH_RATE * lr), BRANCH_EVERY,
+            np.float32(self._settings.reg), w_user, w_item, np.float32(BRANCH_RATE * lr), BRANCH_EVERY,
             self._item_weight, self._user_weight, self._settings.ledger_every,
         )  # fmt: skip
         return found
@@ -231,10 +232,11 @@ class MACRObjective(Objective):
         self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray,
         at_users: FloatArray, at_items: FloatArray,
     ) -> Found:  # fmt: skip
+        (w_user, w_item), (at_w_user, at_w_item) = self._branches, self._gradient[part]
         found: Found = macr.pull_triples(
             users, items, triples.users, triples.items, triples.negatives, order,
-            np.float32(self._settings.reg), *self._branches, self._item_weight, self._user_weight,
-            self._settings.ledger_every, at_users, at_items, *self._gradient[part],
+            np.float32(self._settings.reg), w_user, w_item, self._item_weight, self._user_weight,
+            self._settings.ledger_every, at_users, at_items, at_w_user, at_w_item,
         )  # fmt: skip
         return found
 
@@ -243,7 +245,7 @@ class MACRObjective(Objective):
         triples: float, lr: float, step: int,
     ) -> None:  # fmt: skip
         gradient = self._gradient.sum(axis=0)
-        graph.adam(self._branches, gradient, self._mean, self._square, lr, step, 0, 2)
+        graph.adam(self._branches, gradient, self._mean, self._square, lr, step)
         self._gradient[:] = 0
 
     def model(self, users: FloatArray, items: FloatArray, triples: int, recorded: int, copy: bool) -> Model:

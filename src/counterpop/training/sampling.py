@@ -33,8 +33,8 @@ class Triples:
 class TripleSampler:
     """Draws the triples of an epoch, each thread its own, into memory that is taken once.
 
-    They come shuffled, or only within windows of so many triples of neighbouring users. Both items of a triple
-    whose row is `treated` are counted on from the number of items.
+    They come shuffled, or only within windows of so many triples of neighbouring users. Both items of a
+    triple whose row is `treated` are counted on from the number of items.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class TripleSampler:
     def epoch(self, margin: float | None = None, pool: float = 0.0) -> list[Triples]:
         """Fresh triples of every thread; they overwrite those of the epoch before.
 
-        With a margin, negatives are DICE's: more popular than the seen item by more than it, or less than half
-        as popular, each where at least `pool` items are.
+        With a margin, negatives are DICE's: more popular than the seen item by more than it, or less than
+        half as popular, each where at least `pool` items are.
         """
         threads = len(self._space)
         block_of = self._blocks(threads)
@@ -88,8 +88,9 @@ class TripleSampler:
             space = self._space[part]
             draw_triples(
                 self._cuts[part], self._cuts[part + 1], self._train.user_starts, self._train.item_ix,
-                self._window, self._draws, self._negatives, self._accept, self._alias, block_of, members, starts,
-                above, below, pool / threads, self._treated, states[part], space.users, space.items, space.negatives, space.order, space.block_starts,
+                self._window, self._draws, self._negatives, self._accept, self._alias,
+                block_of, members, starts, above, below, pool / threads, self._treated, states[part],
+                space.users, space.items, space.negatives, space.order, space.block_starts,
             )  # fmt: skip
 
         in_parallel(draw, threads)

@@ -90,12 +90,11 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.engine is None:
-            object.__setattr__(self, "engine", "torch" if self.device == "cuda" else "native")
         if self.options is None and self.method in OPTIONS:
             object.__setattr__(self, "options", OPTIONS[self.method]())
-        by_backbone = BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])
-        for name, value in ({"loss": "bpr"} | by_backbone | BY_METHOD.get(self.method, {})).items():
+        by_default = {"engine": "torch" if self.device == "cuda" else "native", "loss": "bpr"}
+        by_default |= BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"]) | BY_METHOD.get(self.method, {})
+        for name, value in by_default.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         for name, options in (

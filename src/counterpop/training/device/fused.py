@@ -38,7 +38,7 @@ def step_epoch(
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _step(
+def _step(  # type: ignore[no-untyped-def]
     P, Q, users, items, negatives, n, lr, reg, loss, item_ledger, user_ledger, every,
     D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, BCE: tl.constexpr,
     NORMALISED: tl.constexpr, LEDGER: tl.constexpr,

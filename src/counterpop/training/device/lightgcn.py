@@ -1,4 +1,4 @@
-"""LightGCN as an encoder: E = mean over layers l of A^l E0, with A the normalised graph of users and items."""
+"""LightGCN as an encoder: E = mean over layers l of A^l E0, A the normalised graph of users and items."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from counterpop.interactions import BoolArray, Interactions, apart
 from counterpop.training.device.tables import find_device, initial_tables
+from counterpop.training.graph import graph_of
 from counterpop.training.settings import Settings
 
 
@@ -23,7 +24,7 @@ class LightGCN(torch.nn.Module):
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
         self._copies = 1 if treated is None else 2  # CausE: a graph of the treated rows beside the other
         self.tables = torch.nn.Parameter(torch.cat(initial_tables(train, settings, device, self._copies)))
-        self._graph, self._edges = graph_of(train if treated is None else apart(train, treated), device)
+        self._graph, self._edges = adjacency(train if treated is None else apart(train, treated), device)
 
     def forward(self) -> tuple[Tensor, Tensor]:
         graph = self._graph
@@ -31,12 +32,12 @@ class LightGCN(torch.nn.Module):
             kept = torch.rand(len(self._edges) // 2, device=self._edges.device) >= self._dropout
             values = graph.values() * kept[self._edges] / (1 - self._dropout)
             graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
-        tables, n_users = self.tables, self._copies * self._n_users
+        tables: Tensor = self.tables
+        n_users = self._copies * self._n_users
         if self._copies > 1:  # a user has one table in both graphs
-            users, items = tables.split([self._n_users, len(tables) - self._n_users])
-            tables = torch.cat([users] * self._copies + [items])
-        vectors: Tensor = _Propagation.apply(tables, graph, self._layers)
-        users, items = vectors.split([n_users, len(vectors) - n_users])
+            tables = torch.cat([tables[: self._n_users], tables])
+        vectors = _Propagation.apply(tables, graph, self._layers)  # type: ignore[no-untyped-call]
+        users, items = torch.split(vectors, [n_users, len(vectors) - n_users])
         return users, items
 
 
@@ -61,19 +62,16 @@ def propagate(tables: Tensor, graph: Tensor, layers: int) -> Tensor:
     return vectors / (layers + 1)
 
 
-def graph_of(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]:
+def adjacency(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]:
     """The normalised adjacency (U + I, U + I) as CSR, and for each entry the row of train it came from."""
-    n_users, n = train.n_users, train.n_users + train.n_items
-    by_item = np.lexsort((train.user_ix, train.item_ix))
-    columns = np.concatenate([train.item_ix + n_users, train.user_ix[by_item]]).astype(np.int64)
-    degrees = np.concatenate([train.user_counts, train.item_counts]).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(degrees)])
-    rows = np.repeat(np.arange(n), degrees)
-    scale = 1 / np.sqrt(np.maximum(degrees, 1))
-    values = (scale[rows] * scale[columns]).astype(np.float32)
-    parts = (torch.from_numpy(array).to(device) for array in (starts, columns, values))
-    edges = torch.from_numpy(np.concatenate([np.arange(len(train)), by_item])).to(device)
-    return _csr(*parts, n), edges
+    graph = graph_of(train)
+    n = len(graph.scale)
+    values = np.repeat(graph.scale, np.diff(graph.starts)) * graph.scale[graph.neighbours]
+    starts, columns, edges = (
+        torch.from_numpy(array.astype(np.int64)).to(device)
+        for array in (graph.starts, graph.neighbours, graph.edges)
+    )
+    return _csr(starts, columns, torch.from_numpy(values).to(device), n), edges
 
 
 def _csr(starts: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:

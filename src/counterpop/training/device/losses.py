@@ -1,6 +1,6 @@
 """What the methods minimise, with torch: autograd carries it to the vectors and to a method's own parameters.
 
-Plain, gradient and IPS are in `triples`, with their gradient by hand, because the ledger is made of its parts.
+Plain, gradient and IPS are in `triples`, their gradient by hand, because the ledger is made of its parts.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ class DICELoss(MethodLoss):
         return {"margin": self._options.margin * shrunk, "pool": self._options.pool}
 
     def forward(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor]:
-        rows = self._rows(users, items, triples)
-        P, A, B, reg = rows
-        x, y = ((half.sum(1)) for half in (P * (A - B)).chunk(2, dim=1))
+        P, A, B, reg = self._rows(users, items, triples)
+        x, y = (half.sum(1) for half in (P * (A - B)).chunk(2, dim=1))
         more = self._counts[triples[2]] > self._counts[triples[1]]
         told = torch.where(more, softplus(-x) + softplus(y), softplus(-y))
         losses = softplus(-x - y) + self._weight * told
@@ -139,7 +138,7 @@ class MACRLoss(MethodLoss):
 def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
     """As `training.discrepancy`, with the slopes left to autograd."""
     A, B = (_centred(torch.cdist(rows, rows)) for rows in (x, y))
-    v_xy, v_xx, v_yy = ((product.mean().clamp(min=1e-12)) for product in (A * B, A * A, B * B))
+    v_xy, v_xx, v_yy = (product.mean().clamp(min=1e-12) for product in (A * B, A * A, B * B))
     return (v_xy.square() / (v_xx * v_yy)) ** 0.25
 
 

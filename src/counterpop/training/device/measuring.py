@@ -23,14 +23,13 @@ def directions_of(
         torch.from_numpy(head(counts)).to(users.device) for counts in (train.item_counts, train.user_counts)
     )
     if ledger is None:
-        found = items[popular].double().mean(0), users.double().mean(0)
+        item, user = items[popular].double().mean(0), users.double().mean(0)
     else:
-        found = tuple(
+        item, user = (
             (sums[rows, 2].double() - sums[rows, 3].double()).mean(0)
             for sums, rows in ((ledger.items, popular), (ledger.users, active))
         )
-    item, user = ((part / part.norm()).float() for part in found)
-    return item, user
+    return (item / item.norm()).float(), (user / user.norm()).float()
 
 
 def search_on_device(
@@ -88,7 +87,9 @@ def search_on_device(
             ])  # fmt: skip
             shown[n] += torch.bincount(best.indices[there], minlength=n_items)
     means, exposed = (sums / len(users)).cpu().numpy(), shown.cpu().numpy()
-    columns = dict(zip(("recall", "hit_rate", "ndcg", "average_popularity", "tail_share"), means.T, strict=True))
+    columns = dict(
+        zip(("recall", "hit_rate", "ndcg", "average_popularity", "tail_share"), means.T, strict=True)
+    )
     columns["coverage"] = (exposed > 0).mean(axis=1)
     columns["gini"] = np.array([gini(row) for row in exposed])
     shape = len(item_strengths), len(user_strengths)

@@ -17,7 +17,7 @@ class DeviceSampler:
     """Draws the triples of an epoch.
 
     A negative is drawn by its place among the items that its user has not touched. Each item has a mass (1
-    where negatives are uniform); a whole number r below the mass that the user has left is drawn, and a binary
+    where negatives are uniform); a whole number below the mass that the user has left is drawn, and a binary
     search over the user's items finds how much of their mass lies before it.
     """
 
@@ -107,7 +107,5 @@ class DeviceSampler:
 
     def _below(self, limits: Tensor) -> Tensor:
         """A whole number from 0 up to below each limit."""
-        units = torch.rand(
-            len(limits), generator=self._generator, device=limits.device, dtype=torch.float64
-        )
+        units = torch.rand(len(limits), generator=self._generator, device=limits.device, dtype=torch.float64)
         return (units * limits).long().clamp_(max=limits - 1)

@@ -1,10 +1,10 @@
-"""Models in training on a device: tables moved by SGD (MF), and any encoder moved by Adam (LightGCN, or yours)."""
+"""Models in training on a device: tables moved by SGD (MF), and encoders moved by Adam (LightGCN, yours)."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -24,9 +24,7 @@ from counterpop.training.device.tables import find_device, initial_tables
 from counterpop.training.device.triples import DeviceLedger, Pulls, pulls
 from counterpop.training.methods import IPS
 from counterpop.training.settings import SAMPLING_STREAM, Settings
-from counterpop.tuning import Grid
-
-Strengths = tuple[float, ...]
+from counterpop.tuning import Grid, Strengths
 
 FUSED = ("plain", "gradient")  # what the kernel of a whole epoch on a GPU can do
 OWN_RATE = 1 / 256  # of a method's own parameters, which every triple moves, as in `training.objectives`
@@ -118,13 +116,12 @@ class _Trainee(ABC):
             model = self.model()
             found = find_directions(model, known.train)
             arrays = model.embeddings.user_vectors, model.embeddings.item_vectors, found.item, found.user
-            P, Q, item, user = (torch.from_numpy(array).to(self._device) for array in arrays)
-            vectors, directions = [P, Q], (item, user)
+            P, Q, *directions = (torch.from_numpy(array).to(self._device) for array in arrays)
         else:
-            vectors = [table.detach().float() for table in self.vectors()]
-            directions = directions_of(*vectors, self._ledger, known.train)
+            P, Q = (table.detach().float() for table in self.vectors())
+            directions = list(directions_of(P, Q, self._ledger, known.train))
         return search_on_device(
-            *vectors, directions, known.train, known.valid,
+            P, Q, (directions[0], directions[1]), known.train, known.valid,
             item_strengths=item_strengths, user_strengths=user_strengths, users=users,
         )  # fmt: skip
 
@@ -132,8 +129,8 @@ class _Trainee(ABC):
 class DeviceTables(_Trainee):
     """Matrix factorisation: two tables of vectors, moved by SGD.
 
-    A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share a
-    row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
+    A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share
+    a row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
     its sums come in no fixed order, so runs agree only nearly.
     """
 
@@ -151,7 +148,7 @@ class DeviceTables(_Trainee):
             from counterpop.training.device.fused import step_epoch
 
             return step_epoch(self._users, self._items, triples, lr, self._settings, self._ledger)
-        batches = triples.split(self._settings.batch, dim=1)
+        batches = torch.split(triples, self._settings.batch, dim=1)
         losses = torch.cat([self.step(batch, lr) for batch in batches])
         if self._ledger:
             for batch in batches:
@@ -178,7 +175,8 @@ class DeviceTables(_Trainee):
         with torch.no_grad():
             for n, (values, slope) in enumerate(zip([*tables, *own], slopes, strict=True)):
                 values.detach().sub_(slope, alpha=lr if n < len(tables) else lr * OWN_RATE)
-        return losses.detach()
+        detached: Tensor = losses.detach()
+        return detached
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         return self._users, self._items
@@ -202,8 +200,9 @@ class DeviceEncoder(_Trainee):
         super().__init__(train, settings, dim, treated)
         cuda = self._device.type == "cuda"
         self._lr = torch.tensor(settings.lr, device=self._device)
+        own = self._method.parameters() if self._method else ()
         self._optimiser = torch.optim.Adam(
-            [*self._module.parameters(), *(self._method.parameters() if self._method else ())],
+            [*self._module.parameters(), *own],
             lr=self._lr if cuda else settings.lr,
             fused=cuda,
             capturable=cuda,
@@ -214,7 +213,8 @@ class DeviceEncoder(_Trainee):
         self._batch = torch.zeros(
             3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device
         )
-        self._replays, self._recorded = replay and cuda, None
+        self._replays = replay and cuda
+        self._recorded: torch.cuda.CUDAGraph | None = None
 
     def epoch(self, lr: float) -> float:
         self._module.train()
@@ -239,7 +239,7 @@ class DeviceEncoder(_Trainee):
 
     def step(self, triples: Tensor) -> None:
         """One step along a batch (3, B)."""
-        users, items = self._encode()
+        users, items = self._module()
         self._optimiser.zero_grad()
         if self._method:
             total, losses = self._method(users, items, triples)
@@ -256,23 +256,19 @@ class DeviceEncoder(_Trainee):
         torch.autograd.backward([users, items], [at_users, at_items])
         self._optimiser.step()
 
-    def _encode(self) -> tuple[Tensor, Tensor]:
-        users, items = self._module()
-        return users, items
-
     def vectors(self) -> tuple[Tensor, Tensor]:
         self._module.eval()
         with torch.no_grad():
-            return self._encode()
+            found: tuple[Tensor, Tensor] = self._module()
+            return found
 
 
-def check_output(found: object, train: Interactions) -> int:
+def check_output(found: Iterable[object], train: Interactions) -> int:
     """The width of the vectors that an encoder returned; says what is wrong with them."""
-    shapes = [tuple(part.shape) if isinstance(part, Tensor) else None for part in found]  # type: ignore[attr-defined]
-    if len(shapes) == 2 and all(shapes):
-        (n_users, *dim), (n_items, *same) = shapes
-        if (n_users, n_items) == (train.n_users, train.n_items) and dim == same and len(dim) == 1:
-            return int(dim[0])
+    shapes = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in found]
+    widths = {shape[-1] for shape in shapes}
+    if len(widths) == 1 and shapes == [(n, *widths) for n in (train.n_users, train.n_items)]:
+        return int(widths.pop())
     raise InputError(
         "an encoder must return (user vectors, item vectors) of one width, a row for each of the split's "
         f"{train.n_users} users and {train.n_items} items in its order; this one returned {shapes}"

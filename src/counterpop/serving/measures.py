@@ -1,0 +1,70 @@
+"""What the dashboard's sliders move: every metric at every stop of both, measured beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from counterpop.directions import Directions
+from counterpop.errors import InputError
+from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
+from counterpop.serving.model import ServedModel
+from counterpop.tuning import EXPOSURE_BYTES, search_strengths
+
+HIGHEST = 2.0
+K = 20
+MOST_USERS = 50_000  # beyond it, users are drawn
+SAMPLE_STREAM = 600
+
+
+def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str, Any]:
+    """Every metric at every pair of stops, ready for JSON: `values[name][a][b]`.
+
+    The stops are 0, 0.1, ... 2 (for more than 600,000 items 0, 0.2, ... 2) and the tuned strengths. Figures
+    are those of `evaluate` on the validation part; where it has more than `most_users` users, of as many
+    drawn at random. They come from the model that has not seen that part: of a refit run, the first.
+    """
+    trial = model.trial
+    if trial.adjustment.embeddings is None:
+        raise InputError("strengths cannot be tried without the vectors")
+    everybody = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
+    users = everybody
+    if len(everybody) > most_users:
+        generator = np.random.default_rng([0, SAMPLE_STREAM])
+        users = np.sort(generator.choice(everybody, most_users, replace=False))
+    fits = (
+        4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES
+    )  # a count of every item and pair
+    step = 0.1 if fits else 0.2
+    tuned = model.adjustment.item_strength, model.adjustment.user_strength
+    directions = Directions(trial.adjustment.item_direction, trial.adjustment.user_direction)
+    grid = search_strengths(
+        trial.adjustment.embeddings, directions, trial.train, trial.valid,
+        k=K, groups=True, users=users,
+        item_strengths=_stops(step, tuned[0]), user_strengths=_stops(step, tuned[1]),
+        threads=1,  # the other cores go on answering
+    )  # fmt: skip
+    counts = trial.train.item_counts
+    group_of = popularity_groups(counts)
+    return {
+        "k": K,
+        "users": len(users),
+        "of_users": len(everybody),
+        "step": step,
+        "tuned": tuned,
+        "item_strengths": grid.item_strengths,
+        "user_strengths": grid.user_strengths,
+        "values": {name: value.tolist() for name, value in grid.values.items()},
+        "groups": [
+            {
+                "items": int((group_of == g).sum()),
+                "interactions": float(counts[group_of == g].sum() / max(1, counts.sum())),
+            }
+            for g in range(HEAD_GROUPS + 1)
+        ],
+    }
+
+
+def _stops(step: float, tuned: float) -> tuple[float, ...]:
+    return tuple(sorted({*(round(step * n, 1) for n in range(round(HIGHEST / step) + 1)), tuned}))

@@ -1,0 +1,365 @@
+"""The audit against a slow reference written from the definitions, and its verdict on known systems."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import jensenshannon
+
+from conftest import make_log, random_log, vectors_for
+from counterpop.adjustment import Adjustment
+from counterpop.auditing import CLASSES, DEFINITIONS, NOTES, SEGMENTS, Audit, audit, audit_model
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions, head
+from counterpop.ledger import Ledger
+from counterpop.metrics.popularity import jensen_shannon, mean_by_rank, popularity_classes
+
+N_USERS, N_ITEMS, K = 60, 40, 6
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    """Popularity falls with the position; user 0 has no profile."""
+    drawn = random_log(N_USERS, N_ITEMS, 0.9 / np.arange(1, N_ITEMS + 1) ** 0.5, seed=3)
+    return drawn.rows(drawn.user_ix > 0)
+
+
+@pytest.fixture(scope="module")
+def held(log: Interactions) -> Interactions:
+    """Later pairs, some of which the log holds as well."""
+    return random_log(N_USERS, N_ITEMS, 0.1, seed=4)
+
+
+def some_lists(users: np.ndarray, seed: int = 0) -> np.ndarray:
+    """(B, K) without repeats; every fifth is short, the last is empty."""
+    draw = np.random.default_rng(seed)
+    lists = np.stack([draw.permutation(N_ITEMS)[:K] for _ in users]).astype(np.int32)
+    lists[::5, 4:] = -1
+    lists[-1] = -1
+    return lists
+
+
+def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: Interactions) -> dict:
+    """Every measure by loops over sets, from the words of its definition."""
+    profile = {u: set(log.item_ix[log.user_ix == u].tolist()) for u in range(log.n_users)}
+    later = {u: set(held.item_ix[held.user_ix == u].tolist()) - profile[u] for u in range(log.n_users)}
+    shown = {int(u): [int(i) for i in row if i >= 0] for u, row in zip(users, lists, strict=True)}
+    count = Counter(log.item_ix.tolist())
+    order = sorted(range(log.n_items), key=lambda i: (-count[i], i))
+    running, class_of = 0, {}
+    for i in order:
+        running += count[i]
+        class_of[i] = (
+            "top" if running <= 0.2 * len(log) else "middle" if running <= 0.8 * len(log) else "tail"
+        )
+    class_of[order[0]] = "top"
+    tail = {i for i in order if class_of[i] == "tail"}
+    filled = {u: items for u, items in shown.items() if items}
+    both = {u: items for u, items in filled.items() if profile[u]}
+
+    def mean(values: object) -> float:
+        values = list(values)  # type: ignore[call-overload]
+        return sum(values) / len(values)
+
+    def mix(items: object) -> list[float]:
+        found = Counter(class_of[i] for i in items)  # type: ignore[attr-defined]
+        return [found[c] / sum(found.values()) for c in CLASSES]
+
+    def spread(rates: list[float]) -> float:
+        middle = mean(rates)
+        return math.sqrt(mean((r - middle) ** 2 for r in rates)) / middle
+
+    exposed = Counter(i for items in shown.values() for i in items)
+    parity, opportunity = [], []
+    for group in (set(order) - tail, tail):
+        candidates = sum(len(group - profile[u]) for u in shown)
+        parity.append(sum(i in group - profile[u] for u in shown for i in shown[u]) / candidates)
+        found = sum(i in later[u] & group for u in shown for i in shown[u])
+        opportunity.append(found / sum(len(later[u] & group) for u in shown))
+    popularity = mean(mean(count[i] for i in items) for items in both.values())
+    chosen = mean(mean(count[i] for i in profile[u]) for u in both)
+    all_counts = [exposed[i] for i in order]
+    average = mean(mean(count[i] for i in items) for items in filled.values())
+    # these lists repeat what users have: the draw is out of all items
+    expected = sum(count[i] ** 2 for i in order) / len(log)
+    return {
+        "average_popularity": average,
+        "expected_popularity": expected,
+        "amplification": (average - expected) / expected,
+        "expected_tail_share": sum(count[i] for i in tail) / len(log),
+        "profile_popularity": chosen,
+        "highest_popularity": mean(
+            mean(count[i] for i in [i for i in order if i not in profile[u]][:K]) for u in both
+        ),
+        "popularity_lift": (popularity - chosen) / chosen,
+        "tail_share": mean(mean(i in tail for i in items) for items in filled.values()),
+        "profile_tail_share": mean(mean(i in tail for i in profile[u]) for u in both),
+        "tail_items": sum(i in tail for items in shown.values() for i in items) / len(shown),
+        "tail_coverage": len(tail & exposed.keys()) / len(tail),
+        "coverage": len(exposed) / log.n_items,
+        "gini": sum(abs(a - b) for a in all_counts for b in all_counts) / (2 * log.n_items * sum(all_counts)),
+        "log_gini": sum(abs(count[a] - count[b]) for a in order for b in order)
+        / (2 * log.n_items * len(log)),
+        "most_recommended_share": max(all_counts) / sum(all_counts),  # 1 % of 40 items, rounded up
+        "miscalibration": mean(
+            jensenshannon(mix(profile[u]), mix(items), base=2) ** 2 for u, items in both.items()
+        ),
+        "pop_rsp": spread(parity),
+        "pop_reo": spread(opportunity),
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_measure_against_the_slow_reference(log: Interactions, held: Interactions, seed: int) -> None:
+    users = np.random.default_rng(seed).permutation(N_USERS)[:50].astype(np.int32)
+    lists = some_lists(users, seed)
+    found = audit(lists, users, log, held=held)
+    expected = slow_audit(lists, users, log, held)
+    assert list(found.measures) == list(DEFINITIONS)
+    assert found.measures == pytest.approx(expected, abs=1e-12)
+    assert found.published == pytest.approx(
+        {
+            "ARP": expected["average_popularity"], "APLT": expected["tail_share"],
+            "ACLT": expected["tail_items"], "PopRSP": expected["pop_rsp"], "PopREO": expected["pop_reo"],
+        }
+    )  # fmt: skip
+
+
+def test_published_measures_by_hand() -> None:
+    # counts 4, 2, 1, 1 of 8: the first holds 50 %, the first two 75 % (head), the other two are the tail
+    log = make_log([(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (1, 1), (2, 2), (3, 3)], 4, 4)
+    users, lists = np.array([0, 2], np.int32), np.array([[2, 3], [1, -1]], np.int32)
+    held = make_log([(0, 2), (2, 1), (2, 3)], 4, 4)
+    found = audit(lists, users, log, held=held)
+    assert found.head_items == 2
+    assert found.published["ARP"] == (1 + 2) / 2
+    assert found.published["APLT"] == (1 + 0) / 2
+    assert found.published["ACLT"] == (2 + 0) / 2
+    # candidates: user 0 lacks 2 and 3, user 2 lacks 1 and 3; head 1 of 1 shown, tail 2 of 3
+    assert found.published["PopRSP"] == pytest.approx((1 - 2 / 3) / 2 / ((1 + 2 / 3) / 2))
+    # of the held-out pairs one of one head pair is found and one of two tail pairs
+    assert found.published["PopREO"] == pytest.approx((1 - 1 / 2) / 2 / ((1 + 1 / 2) / 2))
+
+
+def test_jensen_shannon_against_scipy() -> None:
+    first, second = np.random.default_rng(0).dirichlet([0.3] * 5, (2, 100))
+    outside = [jensenshannon(a, b, base=2) ** 2 for a, b in zip(first, second, strict=True)]
+    assert jensen_shannon(first, second) == pytest.approx(outside, abs=1e-12)
+    assert np.isnan(jensen_shannon(np.array([[np.nan, np.nan]]), np.array([[0.5, 0.5]])))[0]
+
+
+def test_the_highest_popularity_of_users_who_have_nearly_everything() -> None:
+    log = make_log([(0, i) for i in range(4)] + [(1, i) for i in range(5)] + [(2, 0), (3, 1)], 4, 5)
+    # user 0 lacks item 4 alone, user 1 nothing, user 2 is best shown items 1 and 2
+    found = audit(np.array([[4, -1], [0, 1], [3, 4]], np.int32), np.array([0, 1, 2], np.int32), log)
+    assert log.item_counts.tolist() == [3, 3, 2, 2, 1]
+    assert found.measures["highest_popularity"] == np.mean([1, 2.5])
+
+
+def test_segments_are_cut_by_the_share_of_head_items(log: Interactions) -> None:
+    users = np.arange(N_USERS, dtype=np.int32)
+    lists = some_lists(users)
+    found = audit(lists, users, log)
+    popular = head(log.item_counts)
+    share = {u: popular[log.item_ix[log.user_ix == u]].mean() for u in range(1, N_USERS - 1)}
+    low, high = np.quantile(list(share.values()), [0.2, 0.8])
+    members = {
+        "niche": [u for u, s in share.items() if s <= low],
+        "mixed": [u for u, s in share.items() if low < s < high],
+        "mainstream": [u for u, s in share.items() if s >= high],
+    }
+    assert [s["name"] for s in found.segments] == list(SEGMENTS)
+    for segment in found.segments:
+        mine = members[segment["name"]]
+        alone = audit(lists[mine], users[mine], log)
+        assert segment["users"] == len(mine) > 5
+        for name in (
+            "average_popularity",
+            "amplification",
+            "popularity_lift",
+            "tail_share",
+            "miscalibration",
+        ):
+            assert segment[name] == pytest.approx(alone.measures[name])
+        assert segment["head_share"] == pytest.approx(np.mean([share[u] for u in mine]))
+        for what in ("profile", "lists"):
+            assert sum(segment[what].values()) == pytest.approx(1)
+        assert segment["lists"]["tail"] == pytest.approx(segment["tail_share"])
+    assert found.segments[0]["head_share"] < found.segments[1]["head_share"] < found.segments[2]["head_share"]
+
+
+def test_users_of_equal_share_stand_together() -> None:
+    log = make_log([(u, i) for u in range(10) for i in range(2)], 10, 4)  # all profiles alike
+    segments = audit(np.full((10, 1), 2, np.int32), np.arange(10, dtype=np.int32), log).segments
+    assert [s["users"] for s in segments] == [0, 10, 0]
+    assert math.isnan(segments[0]["popularity_lift"])
+
+
+def test_groups_and_curve_hold_every_recommendation(log: Interactions) -> None:
+    users = np.arange(N_USERS, dtype=np.int32)
+    lists = some_lists(users)
+    found = audit(lists, users, log)
+    for what in ("interactions", "frequency"):
+        assert sum(group[what] for group in found.groups) == pytest.approx(1)
+    assert [group["items"] for group in found.groups] == [2, 2, 2, 2, 32]
+    two = np.argsort(-log.item_counts, kind="stable")[:2]
+    assert found.groups[0]["frequency"] == pytest.approx(np.isin(lists, two).sum() / (lists >= 0).sum())
+    ranks, values = mean_by_rank(found.exposure.astype(float), found.item_counts, 1000)
+    assert ranks.tolist() == list(range(1, N_ITEMS + 1))  # enough bins: one for each item
+    assert values.tolist() == found.exposure[np.argsort(-log.item_counts, kind="stable")].tolist()
+
+
+def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Interactions) -> None:
+    users = np.arange(50, dtype=np.int32)
+    lists = some_lists(users)
+    found = audit(lists, users, log, held=held, notes={"repeated": 7, "unknown_users": 0})
+    seen = {(u, i) for u, i in zip(log.user_ix.tolist(), log.item_ix.tolist(), strict=True)}
+    again = sum((u, int(i)) in seen for u, row in enumerate(lists) for i in row)
+    both = sum((u, i) in seen for u, i in zip(held.user_ix.tolist(), held.item_ix.tolist(), strict=True))
+    assert found.notes == {
+        "short_lists": 10, "empty_lists": 1, "users_without_list": 10, "users_without_profile": 1,
+        "already_chosen": again, "repeated": 7, "known_held_out": both,
+    }  # fmt: skip
+    assert "10 lists hold fewer than 6 items." in found.sentences
+    assert len(found.sentences) == len(found.notes)
+    assert set(found.notes) <= set(NOTES)
+
+
+def test_what_cannot_be_known_is_no_number(log: Interactions) -> None:
+    users = np.arange(N_USERS, dtype=np.int32)
+    assert math.isnan(audit(some_lists(users), users, log).measures["pop_reo"])
+    stranger = audit(np.array([[0, 1]], np.int32), np.array([0], np.int32), log)
+    assert stranger.verdict.leaning == "popular"  # held against the log alone
+    assert math.isnan(stranger.measures["popularity_lift"])
+    assert stranger.measures["average_popularity"] == log.item_counts[:2].mean()
+    assert "nan" not in stranger.verdict.text
+
+
+# ------------------------------------------------------------------------------- three systems that are known
+
+
+def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
+    """Lists of three systems: hits for all; drawn as often as items are chosen; drawn from the tail."""
+    draw = np.random.default_rng(0)
+    chance = 0.9 / np.arange(1, 501) ** 0.8
+    log = random_log(400, 500, chance, seed=1)
+    unseen = np.ones((400, 500), bool)
+    unseen[log.user_ix, log.item_ix] = False
+    scores = {
+        "popular": np.where(unseen, log.item_counts, -np.inf),
+        # the largest of log(u) / weight are a draw by weight, each item once
+        "even": np.where(
+            unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf
+        ),
+        "tail": np.where(head(log.item_counts), -np.inf, draw.random((400, 500))),
+    }
+    lists = {}
+    for name, of_items in scores.items():
+        best = np.argsort(-of_items, axis=1)[:, :10].astype(np.int32)
+        lists[name] = np.where(np.isfinite(np.take_along_axis(of_items, best, axis=1)), best, np.int32(-1))
+    return log, lists
+
+
+def test_the_verdict_tells_three_systems_apart() -> None:
+    log, lists = systems()
+    everybody = np.arange(400, dtype=np.int32)
+    found = {name: audit(rows, everybody, log) for name, rows in lists.items()}
+    for name, one in found.items():
+        assert one.verdict.leaning == name
+        assert one.verdict.text.startswith(one.verdict.headline)
+        assert "\n" not in one.verdict.text
+        assert f"{1 + one.measures['amplification']:.2f} times" in one.verdict.text
+        assert f"gets {100 * one.measures['tail_share']:.1f} % of the recommendations" in one.verdict.text
+    share = {u: log.item_ix[log.user_ix == u] for u in range(400)}
+    draws = [np.delete(log.item_counts, share[u]) for u in range(400)]
+    expected = np.mean([(counts**2).sum() / counts.sum() for counts in draws])
+    assert found["popular"].measures["expected_popularity"] == pytest.approx(expected)
+    from_tail = [
+        log.item_counts[np.setdiff1d(np.flatnonzero(~head(log.item_counts)), share[u])].sum() / draws[u].sum()
+        for u in range(400)
+    ]
+    assert found["popular"].measures["expected_tail_share"] == pytest.approx(np.mean(from_tail))
+    biased, fair, reversed_ = (found[name] for name in ("popular", "even", "tail"))
+    assert "strongly towards popular items" in biased.verdict.headline
+    assert "strongly towards rarely chosen items" in reversed_.verdict.headline
+    assert "about as popular as the log" in fair.verdict.headline
+    assert "more concentrated than the log" in biased.verdict.text
+    assert "less concentrated than the log" in reversed_.verdict.text
+    for name in ("amplification", "popularity_lift", "gini"):
+        assert biased.measures[name] > fair.measures[name] > reversed_.measures[name]
+    for name in ("tail_share", "tail_items"):
+        assert biased.measures[name] < fair.measures[name] < reversed_.measures[name]
+    assert fair.measures["miscalibration"] < biased.measures["miscalibration"]
+    assert fair.measures["miscalibration"] < reversed_.measures["miscalibration"]
+    assert biased.measures["pop_rsp"] == pytest.approx(1) == reversed_.measures["pop_rsp"]
+    everything = biased.measures
+    assert everything["average_popularity"] == pytest.approx(everything["highest_popularity"])
+    # niche users are shown what lies further from what they choose
+    niche, _, mainstream = biased.segments
+    assert niche["popularity_lift"] > mainstream["popularity_lift"]
+    assert niche["miscalibration"] > mainstream["miscalibration"]
+
+
+def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
+    vectors = vectors_for(log)
+    flat = np.zeros(vectors.dim, np.float32)
+    flat[0] = 1
+    adjustment = Adjustment(flat, flat, 0.5, 0.2, vectors)
+    ledger = Ledger(
+        np.random.default_rng(0).random((N_ITEMS, 4, 6), np.float32),
+        np.ones((N_USERS, 4, 6), np.float32),
+        1,
+        9,
+    )
+    found = audit_model(adjustment, log, 5, ledger=ledger)
+    scores = adjustment.query(vectors.user_vectors) @ vectors.item_vectors.T
+    scores[log.user_ix, log.item_ix] = -np.inf
+    users = np.flatnonzero(log.user_counts).astype(np.int32)
+    lists = np.argsort(-scores[users], axis=1)[:, :5].astype(np.int32)
+    assert found.measures == pytest.approx(audit(lists, users, log).measures, nan_ok=True)
+    assert found.users == N_USERS - 1 and "already_chosen" not in found.notes
+    assert found.picture is not None
+    assert set(found.as_dict()["gradient"]) == {
+        "rank", "cosine_pull", "cosine_push", "norm_pull", "norm_push",
+    }  # fmt: skip
+
+
+def test_as_dict_can_be_written_and_defines_all_it_holds(log: Interactions) -> None:
+    users = np.arange(N_USERS, dtype=np.int32)
+    told = audit(some_lists(users), users, log).as_dict()
+    json.dumps(told)
+    assert {"average_popularity", "tail_share", "coverage", "gini", "groups", "segments"} <= told.keys()
+    for name, definition in told["definitions"].items():
+        assert name in told and definition["definition"].endswith(".")
+    assert set(told["published"]) == {"ARP", "APLT", "ACLT", "PopRSP", "PopREO"}
+    for name in ("ARP", "APLT", "ACLT", "PopRSP", "PopREO"):
+        assert any(d["published"] == name and d["source"] for d in told["definitions"].values())
+
+
+def test_classes_are_cut_at_20_and_80_percent() -> None:
+    # running sums of 100: 15, 30, 45, 60, 70, 80, 90, 100
+    counts = np.array([15, 15, 15, 15, 10, 10, 10, 10])
+    assert popularity_classes(counts).tolist() == [0, 1, 1, 1, 1, 1, 2, 2]
+
+
+def refused(log: Interactions, lists: list, users: list, **more: Audit) -> str:
+    with pytest.raises(InputError) as caught:
+        audit(np.array(lists, np.int32), np.array(users, np.int32), log, **more)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_wrong_lists_are_refused_with_a_sentence(log: Interactions) -> None:
+    assert "a row for each of the 2 users" in refused(log, [[1, 2]], [1, 2])
+    assert "no list holds an item" in refused(log, [[-1, -1]], [1])
+    assert "positions among the log's 40 items" in refused(log, [[1, 40]], [1])
+    assert "positions among" in refused(log, [[1, 2]], [60])
+    assert "each user must have one list" in refused(log, [[1], [2]], [5, 5])
+    assert "1 lists repeat one (first: that of user 105)" in refused(log, [[1, 2], [3, 3]], [4, 5])
+    other = random_log(N_USERS, N_ITEMS + 1, 0.2)
+    assert "the same items" in refused(log, [[1, 2]], [1], held=other)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="matrix of item positions"):
+        audit(np.array([[0.5]]), np.array([0], np.int32), log)  # type: ignore[arg-type]

@@ -1,0 +1,264 @@
+"""The page in a real browser: its numbers are the library's, it can be read and worked by everybody."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import counterpop as cp
+from counterpop.serving.model import ServedModel, find
+from serving_run import Server, make_run, serving
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe checks accessibility")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("Debian's package chromium is not installed (tests/debian.txt)", allow_module_level=True)
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run",
+]  # fmt: skip
+TILES = ("recall", "ndcg", "hit_rate", "average_popularity", "tail_share", "coverage", "gini")
+MOVES = """async () => {
+  const slider = document.getElementById('item'), first = () => document.querySelector('#now-list li');
+  const taken = [];
+  for (let stop = 0; stop <= 20; stop++) {
+    const before = first(), start = performance.now();
+    slider.value = stop;
+    slider.dispatchEvent(new Event('input'));
+    const figures = performance.now() - start;
+    while (first() === before) await new Promise((done) => setTimeout(done, 1));
+    taken.push([figures, performance.now() - start]);
+  }
+  return taken;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dashboard")
+    make_run(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[tuple[Server, ServedModel]]:
+    with serving(folder / "run", folder / "names.csv") as both:
+        yield both
+
+
+@contextmanager
+def opened(
+    browser: Any, url: str, width: int = 1280, scheme: str = "light", quiet: bool = True
+) -> Iterator[Any]:
+    """The page with a user's lists on it; where `quiet`, the console must have stayed empty."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(15_000)
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    own = url.partition("#")[0]
+
+    def watch(asked: Any) -> None:
+        if not asked.url.startswith((own, "data:")):
+            said.append(f"asked {asked.url}")
+
+    page.on("request", watch)
+    page.goto(url)
+    if quiet:
+        page.wait_for_selector("#now-list li")
+    yield page
+    context.close()
+    assert not (quiet and said), said
+
+
+def move(page: Any, side: str, stop: int) -> None:
+    page.locator(f"#{side}").evaluate(
+        "(slider, stop) => { slider.value = stop; slider.dispatchEvent(new Event('input')) }", stop
+    )
+
+
+def settled(page: Any, item: str) -> None:
+    """Waits until the list of the moment begins with an item."""
+    page.wait_for_selector(f'#now-list li:first-child[data-item="{item}"]')
+
+
+def shown(metric: str, value: float) -> str:
+    if metric == "average_popularity":
+        return f"{round(value):,}"
+    return f"{100 * value:.1f} %" if metric in ("tail_share", "coverage") else f"{value:.3f}"
+
+
+def test_sliders_show_what_evaluate_gives(
+    browser: Any, served: tuple[Server, ServedModel], folder: Path
+) -> None:
+    server, model = served
+    split = cp.load_split(folder / "run")
+    with opened(browser, server.url) as page:
+        for a, b in ((0, 0), (7, 3), (20, 12)):
+            move(page, "item", a)
+            move(page, "user", b)
+            found = cp.evaluate(
+                model.adjustment.with_strengths(a / 10, b / 10), split, "valid", resamples=0
+            ).adjusted
+            for metric in TILES:
+                figure = page.locator(f'.tile[data-metric="{metric}"] .figure').inner_text()
+                assert figure == shown(metric, getattr(found, metric)), metric
+            shares = page.locator("#groups td:nth-child(4)").all_inner_texts()
+            assert shares == [f"{100 * group['frequency']:.1f} %" for group in found.groups]
+            assert page.locator("#item").get_attribute("aria-valuetext") == f"{a / 10:g}"
+            assert page.locator("#user-shown").inner_text() == f"{b / 10:g}"
+        assert f"all {np.count_nonzero(split.development.valid.user_counts)} users" in page.inner_text(
+            "#sample"
+        )
+
+
+def test_a_user_is_found_and_the_lists_explain_themselves(
+    browser: Any, served: tuple[Server, ServedModel]
+) -> None:
+    server, model = served
+    with opened(browser, server.url) as page:
+        move(page, "item", 8)
+        move(page, "user", 5)
+        page.fill("#person", "u17")
+        page.wait_for_selector('#found option[value="u170"]', state="attached")
+        page.press("#person", "Enter")
+        page.locator("#person-note", has_text="User u17:").wait_for()
+        at = find(model.vectors.user_ids, "u17")
+        assert at is not None
+        plain, adjusted = model.explain(at, 20, 0.8, 0.5)
+        settled(page, model.vectors.item_ids[adjusted[0].item])
+        for name, rows in (("plain", plain), ("now", adjusted)):
+            lines = page.locator(f"#{name}-list li")
+            got = lines.evaluate_all("lines => lines.map((line) => line.dataset.item)")
+            assert got == [model.vectors.item_ids[row.item] for row in rows]
+            for row, why in zip(rows, lines.locator(".why").all_inner_texts(), strict=True):
+                taken = row.popular + row.conformity
+                popularity = f"{'−' if taken < 0 else '+'} popularity {abs(taken):.2f}"
+                parts = f"{row.plain_score:.2f} = taste {row.adjusted_score:.2f}".replace("-", "−")
+                assert why.endswith(f"{parts} {popularity}")
+            for row, moved in zip(rows, lines.locator(".moved").all_inner_texts(), strict=True):
+                arrow = "▲" if row.adjusted_rank < row.plain_rank else "▼"
+                words = f"to {row.adjusted_rank}" if name == "plain" else f"from {row.plain_rank}"
+                assert moved == ("" if row.plain_rank == row.adjusted_rank else f"{arrow} {words}")
+        seen = np.count_nonzero(model.seen.user_ix == at)
+        assert page.locator("#history li").count() == seen
+        # names come as text, never as markup
+        assert model.item_names is not None
+        titles = page.locator("#now-list li > span:nth-child(2)").all_inner_texts()
+        names = [model.item_names[row.item] or f"item {model.vectors.item_ids[row.item]}" for row in adjusted]
+        assert titles == names
+        assert page.locator(".lists b").count() == 0
+
+
+def test_an_unknown_user_is_a_sentence(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    with opened(browser, served[0].url, quiet=False) as page:  # a browser's console notes every 404
+        page.wait_for_selector("#now-list li")
+        page.fill("#person", "nobody")
+        page.press("#person", "Enter")
+        page.locator("#person-note", has_text="user 'nobody' is not among the 300 users").wait_for()
+
+
+def test_the_address_keeps_dial_and_user(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    server, model = served
+    with opened(browser, f"{server.url}/#item=1.3&user=0.2&person=u42") as page:
+        assert page.locator("#item-shown").inner_text() == "1.3"
+        assert page.input_value("#person") == "u42"
+        page.click("#plain")
+        settled(page, page.locator("#plain-list li").first.get_attribute("data-item"))
+        assert page.locator("#now-list .moved").all_inner_texts() == [""] * 20
+        assert "item=0&user=0&person=u42" in page.url
+        page.click("#tuned")
+        strengths = model.adjustment.item_strength, model.adjustment.user_strength
+        got = page.inner_text("#item-shown"), page.inner_text("#user-shown")
+        assert got == tuple(f"{strength:g}" for strength in strengths)
+
+
+def test_everything_can_be_done_by_keyboard(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    with opened(browser, served[0].url) as page:
+        page.focus("#item")
+        page.keyboard.press("Home")
+        assert page.inner_text("#item-shown") == "0"
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        assert page.inner_text("#item-shown") == "0.3"
+        reached = set()
+        page.evaluate("document.activeElement.blur()")
+        for _ in range(16):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+        assert {"item", "user", "plain", "tuned", "x", "y", "person", "history", "SUMMARY"} <= reached
+        assert "Recall" in page.locator("#curve svg").get_attribute("aria-label")
+
+
+def test_a_click_on_the_curve_turns_the_dial(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    server, _ = served
+    measured = server.measures()
+    with opened(browser, server.url) as page:
+        page.select_option("#x", "gini")
+        page.select_option("#y", "ndcg")
+        place = page.locator("#curve .start").bounding_box()
+        page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+        move_to = float(page.inner_text("#item-shown")), float(page.inner_text("#user-shown"))
+        a, b = (
+            measured[f"{side}_strengths"].index(x) for side, x in zip(("item", "user"), move_to, strict=True)
+        )
+        values = measured["values"]
+        assert values["gini"][a][b] == pytest.approx(values["gini"][0][0], abs=1e-3)
+        assert values["ndcg"][a][b] == pytest.approx(values["ndcg"][0][0], abs=1e-3)
+
+
+def test_a_move_takes_less_than_a_tenth_of_a_second(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    with opened(browser, served[0].url) as page:
+        seconds = page.evaluate(MOVES)
+        figures, lists = np.median(np.array(seconds), axis=0)  # one move may meet a busy machine
+        assert figures < 100
+        assert lists < 100
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_can_be_read_on_every_screen(
+    browser: Any, served: tuple[Server, ServedModel], tmp_path: Path, width: int, scheme: str
+) -> None:
+    with opened(browser, served[0].url, width, scheme) as page:
+        page.click("summary")
+        page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
+        assert (tmp_path / f"{scheme}-{width}.png").stat().st_size > 30_000
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 28)")
+        found = axe.Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        tops = page.locator(".lists > section").evaluate_all(
+            "s => s.map((e) => e.getBoundingClientRect().top)"
+        )
+        assert (tops[0] == tops[1]) == (width == 1280)  # side by side where there is room
+
+
+def test_the_page_asks_for_the_token(browser: Any, folder: Path) -> None:
+    token = "a-token-of-enough-length"
+    with (
+        serving(folder / "run", tokens=[token]) as (server, _),
+        opened(browser, server.url, quiet=False) as page,
+    ):
+        page.fill("#token input", token)
+        page.click("#token button")
+        page.wait_for_selector("#now-list li")
+        assert not page.is_visible("#token")
+        assert not page.is_visible("#notice")

@@ -1,0 +1,201 @@
+"""The pages in a real browser: they open fast and alone, and everybody can read and work them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterpop.reporting import figures, write_audit, write_report
+from counterpop.reporting.tables import format_figure
+from test_reporting import make_report, some_audits
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe checks accessibility")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("Debian's package chromium is not installed (tests/debian.txt)", allow_module_level=True)
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run",
+]  # fmt: skip
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
+MANY = 8
+READY = "document.documentElement.dataset.ready"
+WIDTH = "(plot) => plot.querySelector('.main-svg').getBoundingClientRect().width"
+DRAWN = "() => plots.filter((plot) => plot.querySelector('.main-svg')).length"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def reports() -> list:
+    one, other = make_report("first", 0), make_report("second", 1)
+    left = replace(other.evaluation, item_strength=0.0, user_strength=0.0)
+    return [one, other, replace(other, name="left alone", evaluation=left, ledger=None)]
+
+
+@pytest.fixture(scope="module")
+def pages(reports: list, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    write_report(reports, folder / "report.html")
+    write_report([replace(reports[0], name=f"run {n}") for n in range(MANY)], folder / "many.html")
+    write_audit(some_audits(reports[0]), folder / "audit.html")
+    return {name: folder / f"{name}.html" for name in ("report", "many", "audit")}
+
+
+@pytest.fixture
+def visit(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """Opens a page; nothing but its file may be asked for, and nothing may go wrong on it."""
+    contexts, wrong = [], []
+
+    def opened(name: str, size: dict[str, int] = DESKTOP, scheme: str = "light", **more: Any) -> Any:
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme, **more))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda request: request.url == address or wrong.append(request.url))
+        address = pages[name].as_uri()
+        page.goto(address)
+        if more.get("java_script_enabled", True):
+            page.wait_for_function(READY)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["many", "audit"])
+def test_a_page_is_open_in_two_seconds_and_light(visit: Any, pages: dict[str, Path], name: str) -> None:
+    assert pages[name].stat().st_size < 3_000_000
+    loaded = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+    assert min(visit(name).evaluate(loaded) for _ in range(3)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"]
+)
+@pytest.mark.parametrize("name", ["report", "audit"])
+def test_everybody_can_read_it(
+    visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path
+) -> None:
+    page = visit(name, size, scheme)
+    page.evaluate("plots.forEach(draw)")
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.numbers')].every((n) => n.querySelector('table'))"
+    )
+    page.screenshot(path=tmp_path / "page.png")
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]  # only tables scroll
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert light == (scheme == "light")
+    # figures take their colours from the page
+    soft = page.evaluate("getComputedStyle(document.querySelector('.intro')).color")
+    inks = page.evaluate(
+        "[...new Set([...document.querySelectorAll('.xtick text')].map((e) => getComputedStyle(e).fill))]"
+    )
+    assert inks == [soft]
+
+
+def test_figures_are_drawn_as_they_come_into_view(visit: Any, reports: list) -> None:
+    page = visit("report", PHONE)
+    number = page.evaluate("plots.length")
+    assert page.evaluate(DRAWN) < number
+    for place in range(number):
+        page.locator(".plot").nth(place).scroll_into_view_if_needed()
+        page.locator(".plot").nth(place).locator(".main-svg").first.wait_for()
+    assert page.evaluate(DRAWN) == number > 6 * len(reports) - 4
+
+
+def test_print_holds_every_figure_within_its_column(visit: Any) -> None:
+    page = visit("report", PHONE, "dark")
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = plots.map({WIDTH}) }})")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert page.evaluate(DRAWN) == page.evaluate("plots.length")
+    assert set(page.evaluate("printed")) == {340}
+    assert page.evaluate("[...document.querySelectorAll('details:not(.numbers)')].every((part) => part.open)")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_figures_take_the_screen_s_width_again_after_printing(visit: Any) -> None:
+    page = visit("audit", PHONE)
+    page.pdf(format="A4")
+    page.wait_for_function(
+        f"plots.every((plot) => Math.abs(({WIDTH})(plot) - plot.getBoundingClientRect().width) < 1)"
+    )
+
+
+def test_the_keyboard_reaches_contents_menus_and_numbers(visit: Any, reports: list) -> None:
+    page = visit("report")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Comparison"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_function("Math.abs(document.querySelector('#part-2').getBoundingClientRect().top) < 100")
+    menu = page.locator("select").first
+    menu.scroll_into_view_if_needed()
+    figure = page.locator("figure", has=page.locator("select")).first
+    figure.locator(".main-svg").first.wait_for()
+    menu.focus()
+    page.keyboard.press("ArrowDown")
+    summary = figure.locator("summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    table = figure.locator("table")
+    table.wait_for()
+    grid = reports[0].grid
+    chosen = list(grid.values)[menu.evaluate("(menu) => menu.selectedIndex")]
+    assert chosen == list(grid.values)[1] != "recall"
+    rows = [row.split("\t") for row in table.inner_text().splitlines()]
+    assert [float(cell) for cell in rows[0][1:]] == pytest.approx(list(grid.user_strengths))
+    shown = [[float(cell) for cell in row[1:]] for row in rows[1:]]
+    assert shown == [pytest.approx(list(row), rel=1e-3) for row in grid.values[chosen]]
+    visible = figure.evaluate("(f) => f.querySelector('.plot').data.map((trace) => trace.visible ?? true)")
+    assert visible == [n in (1, 7, 8) for n in range(9)]  # seven metrics, then the two marks
+
+
+def test_numbers_below_a_figure_are_those_it_draws(visit: Any, reports: list) -> None:
+    page = visit("report")
+    figure = page.locator("figure", has_text="What is recommended").first
+    figure.locator("summary").click()
+    rows = [row.split("\t") for row in figure.locator("table").inner_text().splitlines()]
+    bars = figures.exposure_by_group(reports[0].evaluation, reports[0].item_counts).data
+    assert rows[0][1:] == [bar.name for bar in bars]
+    assert [row[0] for row in rows[1:]] == list(bars[0].x)
+    for column, bar in enumerate(bars, 1):
+        assert [float(row[column]) for row in rows[1:]] == pytest.approx([float(y) for y in bar.y], rel=1e-3)
+
+
+def test_the_first_screen_tells_the_finding(visit: Any, reports: list) -> None:
+    page = visit("audit")
+    audits = some_audits(reports[0])
+    cards = page.locator(".card").all()
+    assert len(cards) == len(audits)
+    for card, one in zip(cards, audits.values(), strict=True):
+        text = card.inner_text().replace("\u00a0", " ")
+        assert one.verdict.headline in text and one.verdict.reasons in text
+        assert f"{1 + one.measures['amplification']:.2f} times" in text
+        assert format_figure("tail_share", one.measures["tail_share"]).replace("\u00a0", " ") in text
+    assert all(card.bounding_box()["y"] < DESKTOP["height"] for card in cards)
+
+
+def test_without_scripts_the_text_and_the_tables_remain(visit: Any) -> None:
+    page = visit("report", java_script_enabled=False)
+    assert page.locator("noscript").inner_text().startswith("The figures below are drawn by a script")
+    assert page.locator("table").first.inner_text().count("first, plain") == 1
