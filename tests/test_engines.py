@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner, Result
 
 from conftest import random_log
+from counterpop import artifacts
+from counterpop.cli import main
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
@@ -311,6 +315,8 @@ def test_an_encoder_must_return_vectors_of_users_and_items(split: Split) -> None
     ):
         with pytest.raises(InputError, match="an encoder must return"):
             train(split, encoder=Wrong(*found))
+    with pytest.raises(InputError, match="nothing that it returned can be trained"):
+        train(split, encoder=Wrong(torch.zeros(n_users, 4), torch.zeros(n_items, 4)))
     with pytest.raises(InputError, match="dim is the encoder's own affair"):
         train(split, encoder=Wrong(), dim=8)
 
@@ -357,9 +363,42 @@ def test_out_of_memory_says_what_to_lower(split: Split, monkeypatch: pytest.Monk
         train(split, engine="torch", dim=16)
 
 
+def test_from_the_command_line(split: Split, tmp_path: Path) -> None:
+    """LightGCN's run folder goes the way of every other; a missing device is one sentence and exit 1."""
+
+    def call(*words: object) -> Result:
+        return CliRunner().invoke(main, [str(word) for word in words])
+
+    artifacts.save_split(split, tmp_path / "split")
+    words = (
+        "train",
+        tmp_path / "split",
+        "--backbone",
+        "lightgcn",
+        "--dim",
+        8,
+        "--epochs",
+        4,
+        "--check-every",
+        2,
+    )
+    made = call(*words, "--layers", 1, "--out", tmp_path / "run", "--json")
+    settings = json.loads(made.stdout)["settings"]
+    assert (settings["backbone"], settings["layers"], settings["lr"]) == ("lightgcn", 1, 0.02)
+    assert call("tune", tmp_path / "run").exit_code == 0
+    found = json.loads(call("evaluate", tmp_path / "run", "--on", "valid", "--json").stdout)
+    assert 0 < found["adjusted"]["recall"] <= 1
+    refused = call(*words, "--layers", 9, "--out", tmp_path / "other")
+    assert refused.exit_code == 1 and "lightgcn has 1 to 4 layers, got 9" in refused.stderr
+    if not torch.cuda.is_available():
+        refused = call(*words, "--device", "cuda", "--out", tmp_path / "other")
+        assert refused.exit_code == 1 and "torch finds no GPU here" in refused.stderr
+        assert "Traceback" not in refused.stderr and not (tmp_path / "other").exists()
+
+
 def test_the_example_of_an_own_encoder_runs() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-    from own_encoder import main
+    import own_encoder
 
-    plain, adjusted = main(n_users=600, n_items=200, epochs=10)
+    plain, adjusted = own_encoder.main(n_users=600, n_items=200, epochs=10)
     assert 0.05 < plain < 1 and 0.05 < adjusted < 1

@@ -198,6 +198,10 @@ class DeviceEncoder(_Trainee):
         self._module = module.to(find_device(settings))
         dim = settings.dim if treated is not None else check_output(self.vectors(), train)
         super().__init__(train, settings, dim, treated)
+        if not any(part.requires_grad for part in self._module()):
+            raise InputError(
+                "an encoder is trained by its parameters, but nothing that it returned can be trained"
+            )
         cuda = self._device.type == "cuda"
         self._lr = torch.tensor(settings.lr, device=self._device)
         own = self._method.parameters() if self._method else ()
@@ -253,7 +257,8 @@ class DeviceEncoder(_Trainee):
             at_users = torch.zeros_like(users).index_add_(0, u, found.user)
             at_items = torch.zeros_like(items).index_add_(0, i, found.item).index_add_(0, j, found.negative)
             self._loss += found.loss.sum()
-        torch.autograd.backward([users, items], [at_users, at_items])
+        pairs = [pair for pair in ((users, at_users), (items, at_items)) if pair[0].requires_grad]
+        torch.autograd.backward([found for found, _ in pairs], [gradient for _, gradient in pairs])
         self._optimiser.step()
 
     def vectors(self) -> tuple[Tensor, Tensor]:
@@ -265,6 +270,7 @@ class DeviceEncoder(_Trainee):
 
 def check_output(found: Iterable[object], train: Interactions) -> int:
     """The width of the vectors that an encoder returned; says what is wrong with them."""
+    found = [found] if isinstance(found, Tensor) else found
     shapes = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in found]
     widths = {shape[-1] for shape in shapes}
     if len(widths) == 1 and shapes == [(n, *widths) for n in (train.n_users, train.n_items)]:
