@@ -174,19 +174,19 @@ def calibrated_lists(
     filled = items >= 0
     low = np.where(filled, scores, np.inf).min(axis=1, keepdims=True)
     spread = scores[:, :1] - low
-    relevance = np.where(filled, (scores - low) / np.where(spread > 0, spread, 1), -np.inf)
+    relevance = np.where(filled, scores - low, 0) / np.where(spread > 0, spread, 1)
     groups, rows = group_of[items], np.arange(len(users))
-    taken, shares = relevance.copy(), np.zeros_like(profile)
+    left, shares = filled.copy(), np.zeros_like(profile)
     lists = np.full((len(users), min(k, items.shape[1])), -1, dtype=np.int32)
     for place in range(lists.shape[1]):
         nexts = (place * shares[:, None] + np.eye(HEAD_GROUPS + 1)) / (place + 1)  # (B, groups, groups)
         cost = _divergence(profile[:, None], nexts)
-        value = (1 - strength) * taken - strength * np.take_along_axis(cost, groups, axis=1)
-        best = value.argmax(axis=1)
-        there = taken[rows, best] > -np.inf
+        value = (1 - strength) * relevance - strength * np.take_along_axis(cost, groups, axis=1)
+        best = np.where(left, value, -np.inf).argmax(axis=1)
+        there = left[rows, best]
         lists[:, place] = np.where(there, items[rows, best], -1)
         shares = np.where(there[:, None], nexts[rows, groups[rows, best]], shares)
-        taken[rows, best] = -np.inf
+        left[rows, best] = False
     return lists
 
 

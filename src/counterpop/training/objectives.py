@@ -13,6 +13,7 @@ from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.interactions import IntArray, Interactions
 from counterpop.kernels import cause, dice, graph, macr, mf
 from counterpop.kernels.memory import aligned
+from counterpop.kernels.threads import without_blas_threads
 from counterpop.ledger import Ledger
 from counterpop.runs import Model
 from counterpop.training.branches import first_branches, with_branch
@@ -193,7 +194,8 @@ class DICEObjective(Objective):
         for table, known in zip((users, items), self._known, strict=True):
             rows = np.sort(self._generator.choice(known, min(DCOR_ROWS, len(known)), replace=False))
             x, y = np.split(table[rows], 2, axis=1)
-            found.append((table, rows, np.concatenate(distance_correlation(x, y)[1:], axis=1)))
+            with without_blas_threads():
+                found.append((table, rows, np.concatenate(distance_correlation(x, y)[1:], axis=1)))
         return found
 
 
