@@ -108,11 +108,11 @@ def train(
     report = on_progress or (lambda progress: None)
     _say_who_cannot_learn(known.refit_train() if refit else known.train)
     try:
-        trainee = _begin(known.train, known.intervened, chosen, encoder)
+        trainee = begin(known.train, known.intervened, chosen, encoder)
         model, epochs, history = _train_and_choose(trainee, known, chosen, report)
         again = None
         if refit:
-            trainee = _begin(known.refit_train(), known.refit_intervened(), chosen, encoder)
+            trainee = begin(known.refit_train(), known.refit_intervened(), chosen, encoder)
             again = _train_for(trainee, chosen, epochs, report)
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be there to be named
@@ -175,16 +175,16 @@ def _train_for(
     return trainee.model()
 
 
-def _begin(
+def begin(
     train: Interactions, intervened: BoolArray | None, settings: Settings, encoder: Encoder | None
 ) -> Trainable:
     """A model at its beginning, by the engine and backbone of the settings."""
     if settings.engine == "torch":
         try:
-            from counterpop.training.device.trainees import begin
+            from counterpop.training.device.trainees import begin as begin_on_device
         except ModuleNotFoundError as error:
             raise InputError("this needs torch: pip install 'counterpop[torch]'") from error
-        return begin(train, settings, encoder, intervened)
+        return begin_on_device(train, settings, encoder, intervened)
     from counterpop.training.lightgcn import LightGCN
     from counterpop.training.mf import MatrixFactorisation
 
