@@ -419,6 +419,7 @@ def test_treated_rows_teach_the_second_vectors_alone() -> None:
         ({"method": "dice", "dim": 7}, "dim must be even"),
         ({"method": "dice", "negative_power": 0.5}, "dice draws its negatives by its own rule"),
         ({"method": "macr", "ledger": True}, "macr has neither normalised users nor a ledger"),
+        ({"method": "dice", "encoder": torch.nn.Identity()}, "dice is for mf and lightgcn; your own encoder"),
         ({"method": "ips", "options": MACR()}, "these options are not those of method ips"),
     ],
 )

@@ -96,7 +96,8 @@ class DICE(_Options):
     Loss: BPR on the whole score + weight x BPR on the halves so, - penalty x the discrepancy of the two
     halves: "l1" and "l2" are the mean absolute and mean squared difference of the halves of every row that a
     triple touches; "dcor" is minus the distance correlation of the halves, of random users and items (at most
-    128 of each at a time, so memory does not grow), 8 times an epoch in MF and in every step of LightGCN.
+    128 of each at a time, so memory does not grow), 8 times an epoch in MF and in every step of LightGCN;
+    with torch in every step, of users and items of the batch.
     Weight and margin shrink by `decay` after every epoch.
     Limit: popularity alone decides what counts as conformity, the same for all users; the halves are only as
     apart as the margin and the small weights make them.

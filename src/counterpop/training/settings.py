@@ -131,6 +131,10 @@ class Settings:
             raise InputError(
                 f"{self.method} has neither normalised users nor a ledger; {', '.join(SCORES_ALONE)} may"
             )
+        if self.method not in SCORES_ALONE and self.backbone == "encoder":
+            raise InputError(
+                f"{self.method} is for mf and lightgcn; your own encoder may have {', '.join(SCORES_ALONE)}"
+            )
         if self.method == "dice" and self.dim % 2:
             raise InputError(f"dim must be even, half interest and half conformity, got {self.dim}")
         if self.method == "dice" and self.negative_power:

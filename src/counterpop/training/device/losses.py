@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
@@ -19,7 +18,7 @@ from counterpop.training.branches import first_branches, with_branch
 from counterpop.training.methods import DICE, MACR, CausE
 from counterpop.training.settings import Settings
 
-DCOR_ROWS = 128  # users, and as many items, that a distance correlation is taken of
+DCOR_ROWS = 128  # of a batch that a distance correlation is taken of, users and seen items apart
 
 
 class MethodLoss(torch.nn.Module):
@@ -74,8 +73,6 @@ class CausELoss(MethodLoss):
 class DICELoss(MethodLoss):
     _counts: Tensor
     _weight: Tensor
-    _users: Tensor
-    _items: Tensor
 
     def __init__(self, train: Interactions, settings: Settings) -> None:
         super().__init__(train, settings)
@@ -83,8 +80,6 @@ class DICELoss(MethodLoss):
         self._options = settings.options
         self.register_buffer("_counts", torch.from_numpy(train.item_counts))
         self.register_buffer("_weight", torch.tensor(self._options.weight))  # a buffer: see DeviceEncoder
-        self.register_buffer("_users", torch.from_numpy(np.flatnonzero(train.user_counts)))
-        self.register_buffer("_items", torch.from_numpy(np.flatnonzero(train.item_counts)))
 
     def sampling(self, epoch: int) -> dict[str, float]:
         shrunk = self._options.decay**epoch
@@ -100,17 +95,13 @@ class DICELoss(MethodLoss):
         if not self._options.penalty:
             apart = torch.zeros_like(reg)
         elif self._options.discrepancy == "dcor":
-            apart = -len(x) * (self._correlation(users, self._users) + self._correlation(items, self._items))
+            users, items = (distance_correlation(*rows[:DCOR_ROWS].chunk(2, dim=1)) for rows in (P, A))
+            apart = -len(x) * (users + items)
         else:
             halves = [half_a - half_b for half_a, half_b in (row.chunk(2, dim=1) for row in (P, A, B))]
             far = torch.abs if self._options.discrepancy == "l1" else torch.square
             apart = torch.stack([far(difference).mean(1).sum() for difference in halves]).sum()
         return losses.sum() + reg - self._options.penalty * apart, losses
-
-    def _correlation(self, table: Tensor, known: Tensor) -> Tensor:
-        """The distance correlation of the halves of random rows."""
-        drawn = torch.rand(len(known), device=known.device).topk(min(DCOR_ROWS, len(known))).indices
-        return distance_correlation(*table[known[drawn]].chunk(2, dim=1))
 
 
 class MACRLoss(MethodLoss):

@@ -87,16 +87,16 @@ class DeviceSampler:
         above = torch.searchsorted(-falling, -(own + margin))
         below = torch.searchsorted(-falling, -(own / 2), right=True)
         units = torch.rand(len(items), generator=self._generator, device=items.device)
-        more, less = above >= pool, n - below >= pool
+        more, less = above >= max(1, pool), n - below >= max(1, pool)
         popular = more & (~less | (units < 0.5))
         low = torch.where(popular | ~less, 0, below)
         high = torch.where(popular, above, n)
         found = torch.full_like(items, -1)
         for _ in range(TRIES):
-            drawn = order[(low + self._below((high - low).clamp(min=1))).clamp(max=n - 1)]
+            drawn = order[low + self._below(high - low)]
             keys = users * n + drawn
             place = torch.searchsorted(self._pairs, keys).clamp(max=len(self._pairs) - 1)
-            found = torch.where((found < 0) & (self._pairs[place] != keys) & (high > low), drawn, found)
+            found = torch.where((found < 0) & (self._pairs[place] != keys), drawn, found)
         return torch.where(found < 0, spare, found)
 
     def _negatives(self, users: Tensor) -> Tensor:

@@ -38,8 +38,6 @@ def begin(
 ) -> DeviceTables | DeviceEncoder:
     """A model at its beginning on the device of the settings."""
     if encoder is not None:
-        if settings.method == "cause":
-            raise InputError("CausE needs two vectors of each item; take backbone mf or lightgcn")
         own = copy.deepcopy(encoder) if isinstance(encoder, torch.nn.Module) else encoder(train)
         return DeviceEncoder(own, train, settings)
     treated = intervened if settings.method == "cause" else None
