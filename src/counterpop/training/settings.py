@@ -31,11 +31,12 @@ BY_BACKBONE: dict[Backbone, dict[str, float]] = {
 }
 
 
-# and what the method decides before the backbone does
-BY_METHOD: dict[str, dict[str, Any]] = {
-    "cause": {"loss": "bce"},
-    "macr": {"loss": "bce"},
+# and what a method wants otherwise; chosen on validation, see experiments/baselines.md
+BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
+    ("mf", "dice"): {"lr": 0.05},
+    ("mf", "ips"): {"lr": 0.5},  # most of its weights are far below 1
 }
+USUAL_LOSS = {"cause": "bce", "macr": "bce"}
 ONLY_LOSS = {"dice": "bpr", "macr": "bce"}  # their mathematics knows no other
 SCORES_ALONE = ("plain", "gradient", "ips")  # methods that take nothing but the scores of a triple
 
@@ -92,8 +93,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.options is None and self.method in OPTIONS:
             object.__setattr__(self, "options", OPTIONS[self.method]())
-        by_default = {"engine": "torch" if self.device == "cuda" else "native", "loss": "bpr"}
-        by_default |= BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"]) | BY_METHOD.get(self.method, {})
+        by_default: dict[str, Any] = {"loss": USUAL_LOSS.get(self.method, "bpr")}
+        by_default["engine"] = "torch" if self.device == "cuda" else "native"
+        by_default |= BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])
+        by_default |= BY_METHOD.get((self.backbone, self.method), {})
         for name, value in by_default.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
