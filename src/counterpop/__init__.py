@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterpop.adjustment import Adjustment, adjust
+    from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
         load_adjustment,
         load_development,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from counterpop.corrections import calibrated_lists, choose_calibration, correct
     from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
+    from counterpop.drift import Drift, check_drift
     from counterpop.embeddings import Embeddings
     from counterpop.errors import CounterpopError, CounterpopWarning, InputError
     from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
@@ -59,7 +60,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `import counterpop` stays light.
 _HOMES = {
-    "adjustment": ("Adjustment", "adjust"),
+    "adjustment": ("Adjustment", "Segments", "adjust"),
     "artifacts": (
         "load_adjustment", "load_development", "load_run", "load_split",
         "save_adjustment", "save_run", "save_split", "save_tuning",
@@ -68,6 +69,7 @@ _HOMES = {
     "corrections": ("calibrated_lists", "choose_calibration", "correct"),
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
+    "drift": ("Drift", "check_drift"),
     "embeddings": ("Embeddings",),
     "errors": ("CounterpopError", "CounterpopWarning", "InputError"),
     "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),

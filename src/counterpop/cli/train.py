@@ -54,7 +54,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
 @click.argument("split", type=click.Path())
 @choice("backbone", options.Backbone, "The model.")
-@choice("loss", options.Loss, "What training minimises; bce for cause and macr.")
+@choice("loss", options.Loss, "What training minimises; macr has bce.")
 @choice("method", options.Method, "gradient keeps the ledger and normalises users; the others are baselines.")
 @click.option(
     "--option",

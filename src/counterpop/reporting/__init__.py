@@ -7,11 +7,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from counterpop.auditing import Audit
+from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.tables import audit_table, comparison_table
 
-__all__ = ["RunReport", "audit_table", "comparison_table", "write_audit", "write_page", "write_report"]
+__all__ = [
+    "RunReport", "audit_table", "comparison_table",
+    "write_audit", "write_debiasing", "write_page", "write_report",
+]  # fmt: skip
 
 
 def write_report(
@@ -36,8 +40,17 @@ def write_audit(
     write_page(render_audit(audits, title), path)
 
 
+def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:
+    """Writes one HTML page about what `debias` found; it opens in any browser without a network."""
+    from counterpop.reporting.debias_page import render_debiasing
+
+    write_page(render_debiasing(found, name), path)
+
+
 def write_page(text: str, path: Path) -> None:
     """Writes a page; it takes the place of an older file only once it is complete."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name the file that the page is to be")
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         part.write_text(text, encoding="utf-8")

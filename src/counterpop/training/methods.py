@@ -75,7 +75,7 @@ class CausE(_Options):
     """Causal embeddings: an item has a control and a treatment vector, held near each other.
 
     Control vectors learn from the observed part of train, treatment vectors from the part drawn by
-    intervention, users from both; ranking takes the control vectors. Loss: BCE (or BPR) on each part, +
+    intervention, users from both; ranking takes the control vectors. Loss: BPR (or BCE) on each part, +
     penalty x the squared distance of the two vectors of each item of the triple. LightGCN propagates the two
     over a graph each. Both begin alike.
     Limit: needs a split with an intervened part, and that part is small, so treatment vectors know little
@@ -137,7 +137,8 @@ class MACR(_Options):
 
     name: ClassVar[str] = "macr"
     item_weight: float = 0.3
-    """The paper has 1e-3 for both; with our steps more was better on validation (see docs/methods.md)."""
+    """The paper has 1e-3 for both. MF's steps want more (experiments/baselines.md); LightGCN, where no
+    options are given, takes 1e-2 and 1e-3, as the paper does."""
     user_weight: float = 0.3
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from counterpop.errors import InputError
-from counterpop.training.methods import OPTIONS, Options
+from counterpop.training.methods import MACR, OPTIONS, Options
 
 Backbone = Literal["mf", "lightgcn", "encoder"]
 Method = Literal["plain", "gradient", "ips", "cause", "dice", "macr"]
@@ -36,7 +36,7 @@ BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
     ("mf", "dice"): {"lr": 0.05},
     ("mf", "ips"): {"lr": 0.5},  # most of its weights are far below 1
 }
-USUAL_LOSS = {"cause": "bce", "macr": "bce"}
+OPTIONS_OF = {("lightgcn", "macr"): MACR(1e-2, 1e-3)}  # where the method's own defaults are not taken
 ONLY_LOSS = {"dice": "bpr", "macr": "bce"}  # their mathematics knows no other
 SCORES_ALONE = ("plain", "gradient", "ips")  # methods that take nothing but the scores of a triple
 
@@ -54,7 +54,7 @@ class Settings:
     options: Options | None = None
     """What the method alone has to set: a value of `methods.IPS`, `CausE`, `DICE` or `MACR`."""
     loss: Loss = None  # type: ignore[assignment]
-    """BPR, but BCE for CausE and MACR."""
+    """BPR by default, but MACR has BCE."""
     dim: int = None  # type: ignore[assignment]  # by the backbone, as below
     epochs: int = None  # type: ignore[assignment]
     lr: float = None  # type: ignore[assignment]
@@ -92,8 +92,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.options is None and self.method in OPTIONS:
-            object.__setattr__(self, "options", OPTIONS[self.method]())
-        by_default: dict[str, Any] = {"loss": USUAL_LOSS.get(self.method, "bpr")}
+            usual = OPTIONS_OF.get((self.backbone, self.method), OPTIONS[self.method]())
+            object.__setattr__(self, "options", usual)
+        by_default: dict[str, Any] = {"loss": ONLY_LOSS.get(self.method, "bpr")}
         by_default["engine"] = "torch" if self.device == "cuda" else "native"
         by_default |= BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])
         by_default |= BY_METHOD.get((self.backbone, self.method), {})
