@@ -339,10 +339,10 @@ def test_threads_keep_dice_negatives_in_their_block() -> None:
 
 def test_the_variants_of_ips() -> None:
     counts = np.array([100, 50, 10, 4, 1])
-    assert IPS(clip=1, normalised=False).weights(counts) == pytest.approx([1, 2, 10, 25, 100])
-    assert IPS(normalised=False).weights(counts) == pytest.approx([1, 2, 10, 10, 10])
-    assert IPS(clip=1).weights(counts) == pytest.approx([0.01, 0.02, 0.1, 0.25, 1])
-    assert IPS().weights(counts) == pytest.approx([0.1, 0.2, 1, 1, 1])
+    assert IPS(1, clip=1, normalised=False).weights(counts) == pytest.approx([1, 2, 10, 25, 100])
+    assert IPS(1, normalised=False).weights(counts) == pytest.approx([1, 2, 10, 10, 10])
+    assert IPS(1, clip=1).weights(counts) == pytest.approx([0.01, 0.02, 0.1, 0.25, 1])
+    assert IPS(1).weights(counts) == pytest.approx([0.1, 0.2, 1, 1, 1])
     assert IPS(power=0.5, clip=1, normalised=False).weights(counts) == pytest.approx(
         [1, 2**0.5, 10**0.5, 5, 10]
     )

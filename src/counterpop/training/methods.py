@@ -39,16 +39,17 @@ class IPS(_Options):
     """Inverse propensity scores: a positive's loss counts the more, the less popular its item is.
 
     w_i = (largest popularity / popularity of i) ** power, capped at a quantile of the weights of all items,
-    divided by the largest that is left. The usual variants: plain `IPS(clip=1, normalised=False)`, which
-    wants a learning rate smaller by about the largest weight; clipped `IPS(normalised=False)`; normalised
-    `IPS(clip=1)`; clipped and normalised, the default; smoothed `IPS(power=0.5)`.
+    divided by the largest that is left. The usual variants: plain `IPS(1, clip=1, normalised=False)`, which
+    wants a learning rate smaller by about the largest weight; clipped `IPS(1, normalised=False)`; normalised
+    `IPS(1, clip=1)`; clipped and normalised `IPS(1)`; all of it and smoothed by the root, the default.
     Limit: popularity stands for the chance to be seen, so an item that is popular for being good is held back
     with the rest; rare items get large weights on little evidence, and clipping only hides that.
     """
 
     name: ClassVar[str] = "ips"
-    power: float = 1.0
-    """Below 1 the weights are smoothed; 0 is plain training."""
+    power: float = 0.5
+    """Below 1 the weights are smoothed; 0 is plain training. At 1 popular items are hardly trained at all:
+    validation recall on ML-10M was .091, at .5 it was .133, without weights .129."""
     clip: float = 0.5
     """The quantile of the weights at which they are capped: 0.5 is their median, 1 caps nothing."""
     normalised: bool = True
@@ -62,7 +63,7 @@ class IPS(_Options):
     def weights(self, counts: NDArray[np.int64]) -> FloatArray:
         """(I,) the weight of every item; one without interactions counts as having one.
 
-        >>> IPS().weights(np.array([8, 4, 2, 1, 1])).tolist()
+        >>> IPS(power=1).weights(np.array([8, 4, 2, 1, 1])).tolist()
         [0.25, 0.5, 1.0, 1.0, 1.0]
         """
         weights = (max(1, int(counts.max())) / np.maximum(counts, 1)) ** self.power

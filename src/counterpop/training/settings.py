@@ -33,7 +33,7 @@ BY_BACKBONE: dict[Backbone, dict[str, float]] = {
 
 # and what a method wants otherwise; chosen on validation, see experiments/baselines.md
 BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
-    ("mf", "dice"): {"lr": 0.05},
+    ("mf", "dice"): {"lr": 0.1, "reg": 5e-3},
     ("mf", "ips"): {"lr": 0.5},  # most of its weights are far below 1
 }
 OPTIONS_OF = {("lightgcn", "macr"): MACR(1e-2, 1e-3)}  # where the method's own defaults are not taken
