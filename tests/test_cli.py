@@ -64,6 +64,7 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
     assert tuned["item_strength"] == 0 and tuned["adjusted"]["recall"] >= tuned["plain"]["recall"]
     none = call_json("tune", folder / "dice")
     assert (none["item_strength"], none["user_strength"]) == (0, 0)
+    assert "dice has no strengths of its own" in call("tune", folder / "dice").stdout
     made = call_json("correct", folder / "run", "--by", "tten", "--out", folder / "tten")
     assert made["by"] == "tten" and made["valid"] >= made["plain"]
     runs = [folder / name for name in ("dice", "macr", "tten")]

@@ -74,7 +74,12 @@ def command(
         adjustment.grid.at(0.0, 0.0),
         adjustment.grid.at(adjustment.item_strength, adjustment.user_strength),
     )
-    if not quiet:
+    if not quiet and len(adjustment.grid.item_strengths) == len(adjustment.grid.user_strengths) == 1:
+        output.print(
+            f"{saved.run.settings['method']} has no strengths of its own, so they are 0: validation "
+            f"{target} {plain[target]:.4f}. Wrote that into {run}."
+        )
+    elif not quiet:
         output.print(
             f"item strength {adjustment.item_strength}, user strength {adjustment.user_strength}: validation "
             f"{target} {plain[target]:.4f} plain, {chosen[target]:.4f} adjusted. Wrote them into {run}."
