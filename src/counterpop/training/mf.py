@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from counterpop.directions import find_directions
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.kernels.memory import aligned
-from counterpop.kernels.threads import core_count, in_parallel
+from counterpop.kernels.threads import core_count, crew
 from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.objectives import OBJECTIVES, Objective
@@ -62,15 +64,16 @@ class MatrixFactorisation:
         number = sum(int(triples.block_starts[-1]) for triples in drawn)
         pieces = -(-objective.synchronisations // self._threads)  # of each turn
         total = np.zeros(2)
-        for turn in range(self._threads):  # each thread meets each item block once; nobody shares a row
-            for piece in range(pieces):
+        with crew(self._threads) as together:
+            # each thread meets each item block once; nobody shares a row
+            for turn, piece in product(range(self._threads), range(pieces)):
 
                 def step(part: int, turn: int = turn, piece: int = piece) -> tuple[float, int]:
                     order = drawn[part].block((part + turn) % self._threads)
                     order = order[len(order) * piece // pieces : len(order) * (piece + 1) // pieces]
                     return objective.step(part, self._users, self._items, drawn[part], order, lr)
 
-                total += np.sum(in_parallel(step, self._threads), axis=0)
+                total += np.sum(together(step), axis=0)
                 objective.after_steps(self._users, self._items, number / (pieces * self._threads), lr)
         self._epochs += 1
         self._triples += number
