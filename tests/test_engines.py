@@ -20,7 +20,6 @@ from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
 from counterpop.kernels.graph import adam
-from counterpop.kernels.mf import step_triples
 from counterpop.kernels.threads import crew
 from counterpop.ranking import rank_users
 from counterpop.splits import Development, Split
@@ -51,10 +50,8 @@ def test_one_step_of_mf(log: Interactions, loss: str, normalised: bool) -> None:
     triples = triples_of(log, 12, apart=True)
     native = MatrixFactorisation(log, settings_for(engine="native", loss=loss, normalised=normalised))
     before = native.model()
-    step_triples(
-        native._users, native._items, *triples, np.arange(12, dtype=np.int32), np.float32(LR),
-        np.float32(0.02), loss == "bce", normalised, native._item_ledger, native._user_ledger, 1,
-    )  # fmt: skip
+    order = np.arange(12, dtype=np.int32)
+    native._objective.step(0, native._users, native._items, Triples(*triples, order, None), order, LR)
     with_torch = DeviceTables(log, settings_for(loss=loss, normalised=normalised))
     with_torch.step(torch.from_numpy(triples).long(), LR)
     assert_same(native.model(), with_torch.model())

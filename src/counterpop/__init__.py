@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         save_tuning,
     )
     from counterpop.auditing import Audit, audit, audit_model
+    from counterpop.corrections import calibrated_lists, choose_calibration, correct
     from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.drift import Drift, check_drift
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import Settings, train
+    from counterpop.training import DICE, IPS, MACR, CausE, Settings, train
     from counterpop.tuning import Grid, search_strengths, tune
     from counterpop.worlds import World, make_world
 
@@ -65,6 +66,7 @@ _HOMES = {
         "save_adjustment", "save_run", "save_split", "save_tuning",
     ),
     "auditing": ("Audit", "audit", "audit_model"),
+    "corrections": ("calibrated_lists", "choose_calibration", "correct"),
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
     "drift": ("Drift", "check_drift"),
@@ -80,7 +82,7 @@ _HOMES = {
         "Development", "Split", "split_as_given", "split_intervened", "split_mixed", "split_random",
         "split_temporal", "split_uniform",
     ),
-    "training": ("Settings", "train"),
+    "training": ("CausE", "DICE", "IPS", "MACR", "Settings", "train"),
     "tuning": ("Grid", "search_strengths", "tune"),
     "worlds": ("World", "make_world"),
 }  # fmt: skip

@@ -33,19 +33,23 @@ class Pulls:
     """(B,) and pushes the negative."""
 
 
-def pulls(P: Tensor, A: Tensor, B: Tensor, settings: Settings) -> Pulls:
-    """The gradient of each triple's loss: users P, seen items A, negatives B, each (B, D)."""
+def pulls(P: Tensor, A: Tensor, B: Tensor, settings: Settings, weights: Tensor | None = None) -> Pulls:
+    """The gradient of each triple's loss: users P, seen items A, negatives B, each (B, D).
+
+    `weights` (B,) are those of the seen items: of the whole loss with BPR, of their part of it with BCE.
+    """
     scale = torch.ones_like(P[:, :1])
     if settings.normalises:
         scale = P.square().sum(1, keepdim=True).add(1e-12).rsqrt()
     p = P * scale
     s_i, s_j = (p * A).sum(1), (p * B).sum(1)
+    w = torch.ones_like(s_i) if weights is None else weights
     if settings.loss == "bce":
-        g_i, g_j = torch.sigmoid(-s_i), torch.sigmoid(s_j)
-        loss = torch.nn.functional.softplus(-s_i) + torch.nn.functional.softplus(s_j)
+        g_i, g_j = w * torch.sigmoid(-s_i), torch.sigmoid(s_j)
+        loss = w * torch.nn.functional.softplus(-s_i) + torch.nn.functional.softplus(s_j)
     else:
-        g_i = g_j = torch.sigmoid(s_j - s_i)
-        loss = torch.nn.functional.softplus(s_j - s_i)
+        g_i = g_j = w * torch.sigmoid(s_j - s_i)
+        loss = w * torch.nn.functional.softplus(s_j - s_i)
     drawn = g_i[:, None] * A - g_j[:, None] * B
     if settings.normalises:  # what lies along p only changes the length, which the scores do not see
         drawn = scale * (drawn - (g_i * s_i - g_j * s_j)[:, None] * p)
