@@ -1,0 +1,42 @@
+"""Every table and figure of the paper, from public names only: `counterpop paper all`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from counterpop.paper.accuracy import make_losses, make_table3
+from counterpop.paper.cost import make_table4
+from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
+from counterpop.paper.plan import Plan
+from counterpop.paper.proportion import make_proportion
+from counterpop.paper.results import Item
+from counterpop.paper.runs import Bench
+from counterpop.paper.statistics import make_table1, make_table2
+from counterpop.paper.writing import write_item, write_overview
+
+__all__ = ["ITEMS", "Bench", "Item", "Plan", "make_items"]
+
+ITEMS: dict[str, Callable[[Bench], Item]] = {
+    "table1": make_table1,
+    "table2": make_table2,
+    "table3": make_table3,
+    "losses": make_losses,
+    "table4": make_table4,
+    "table5": make_table5,
+    "figure1": make_figure1,
+    "groups": make_groups,
+    "proportion": make_proportion,
+    "strengths": make_strengths,
+}
+
+
+def make_items(bench: Bench, names: Sequence[str], out: Path) -> Iterator[Item]:
+    """Makes the named items one after the other; each is on disk, and on the page, once it is handed out."""
+    # losses measures both losses on test, which table3's search only trains: first, and nothing is made twice
+    for name in sorted(names, key=lambda name: (name != "losses", list(ITEMS).index(name))):
+        bench.cache.used.clear()
+        item = ITEMS[name](bench)
+        write_item(item, out, bench.plan, bench.cache.used)
+        write_overview(out, list(ITEMS))
+        yield item
