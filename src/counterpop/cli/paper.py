@@ -15,6 +15,7 @@ from counterpop.cli.progress import console, output, training_progress
 from counterpop.paper import ITEMS, Bench, Plan, make_items
 from counterpop.paper.datasets import HOW_TO_GET
 from counterpop.paper.plan import BACKBONES
+from counterpop.paper.writing import SMOKE
 from counterpop.training import Progress
 from counterpop.training.settings import Device
 
@@ -77,7 +78,7 @@ def command(
         plan = Plan(quick, wide, seeds, seed, device, backbones)
         watch = (lambda label: nullcontext(None)) if quiet else _watch
         bench = Bench(Path(data), folder / "runs", plan, watch=watch)
-        for item in make_items(bench, names, folder):
+        for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):
             claims[item.name] = [claim.__dict__ for claim in item.claims]
             if not quiet and backbones == stages[-1]:
                 output.print(f"{item.title}")
@@ -88,6 +89,8 @@ def command(
         made += bench.cache.made
     seconds = time.perf_counter() - start
     if not quiet:
+        if quick:
+            output.print(SMOKE)
         told = f"{made} new runs" if made else "Nothing new to run"
         output.print(f"{told}, {seconds:.0f} s. Open {folder / 'index.html'}.")
     return {"out": out, "items": names, "new_runs": made, "seconds": seconds, "claims": claims}

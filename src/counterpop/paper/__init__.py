@@ -13,7 +13,7 @@ from counterpop.paper.proportion import make_proportion
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
-from counterpop.paper.writing import write_item, write_overview
+from counterpop.paper.writing import is_written, write_item, write_overview
 
 __all__ = ["ITEMS", "Bench", "Item", "Plan", "make_items"]
 
@@ -31,12 +31,20 @@ ITEMS: dict[str, Callable[[Bench], Item]] = {
 }
 
 
-def make_items(bench: Bench, names: Sequence[str], out: Path) -> Iterator[Item]:
-    """Makes the named items one after the other; each is on disk, and on the page, once it is handed out."""
+def make_items(
+    bench: Bench, names: Sequence[str], out: Path, *, rest_follows: bool = False
+) -> Iterator[Item]:
+    """Makes the named items one after the other; each is on disk, and on the page, once it is handed out.
+
+    What the folder holds already is left as it is. Where `rest_follows` (the same items with more backbones),
+    an item is written only if a run was made for it.
+    """
     # losses measures both losses on test, which table3's search only trains: first, and nothing is made twice
     for name in sorted(names, key=lambda name: (name != "losses", list(ITEMS).index(name))):
         bench.cache.used.clear()
+        before = bench.cache.made
         item = ITEMS[name](bench)
-        write_item(item, out, bench.plan, bench.cache.used)
-        write_overview(out, list(ITEMS))
+        if (bench.cache.made > before or not rest_follows) and not is_written(item, out, bench.cache.used):
+            write_item(item, out, bench.plan, bench.cache.used)
+            write_overview(out, list(ITEMS))
         yield item

@@ -44,7 +44,7 @@ def _table(backbone: str, cells: list[Cell]) -> Table:
     rows = []
     for cell in (cell for cell in cells if cell.backbone == backbone):
         beside = published.table3(backbone, cell.dataset, cell.method)
-        figures = [value for metric in METRICS for value in (cell.figure(metric), beside[metric])]
+        figures = [value for metric in METRICS for value in (cell.figure(metric), f"{beside[metric]:.3f}")]
         rows.append([TITLES[cell.dataset], METHOD_TITLES[cell.method], *figures])
     columns = [title for metric in METRICS for title in (METRIC_TITLES[metric], "published")]
     note = (

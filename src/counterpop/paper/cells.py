@@ -45,13 +45,12 @@ class Cell:
         return summarise([record["sides"][side][metric] for record in self.records]) if self.records else None
 
     def chosen(self) -> dict[str, Any]:
-        """What validation chose: the settings that were searched, epochs and strengths of every seed."""
+        """What validation chose: settings, epochs and strengths of every seed; and what it chose from."""
         if not self.records:
             return {}
         first = self.records[0]["settings"]
-        searched = sorted({key for one in self.searched for key in one["settings"]})
         return {
-            "settings": {key: first[key] for key in searched if key in first},
+            "settings": first,
             "epochs": [record["settings"]["chosen_epochs"] for record in self.records],
             "strengths": [record["strengths"] for record in self.records],
             "refit": first["refit"],

@@ -84,6 +84,11 @@ class Plan:
                 continue
         return list(found.values())
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The settings that the search varies."""
+        return ("loss", *(WIDE if self.wide else ()))
+
     def _combinations(self, backbone: str, method: str) -> Iterator[dict[str, Any]]:
         default = cp.Settings(**self.settings(backbone, method))
         factors = WIDE if self.wide else {}

@@ -211,9 +211,7 @@ class Bench:
         """
         best, best_recall, searched, why = None, -1.0, [], ""
         for settings in self.plan.candidates(backbone, method):
-            tried = {
-                key: settings[key] for key in settings if key not in ("backbone", "method", "device", "seed")
-            }
+            tried = {key: settings[key] for key in self.plan.searched}
             try:
                 record = self.validated(name, settings)
             except cp.InputError as error:

@@ -32,6 +32,16 @@ INTRO = (
 SMOKE = "SMOKE RUN: a few users and epochs, to see that everything works. Its figures mean nothing."
 
 
+def is_written(item: Item, out: Path, used: Mapping[str, float]) -> bool:
+    """Whether the folder holds this very item, made of the same runs."""
+    path = out / "items" / f"{item.name}.json"
+    if not path.is_file():
+        return False
+    held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    same: bool = held["item"] == json.loads(_json(item.to_json()))
+    return same and used.keys() <= held["made"]["runs"].keys()
+
+
 def write_item(item: Item, out: Path, plan: Plan, used: Mapping[str, float]) -> None:
     """Writes NAME.json, NAME.md, a CSV for each table, PNG and SVG of each figure, and items/NAME.json."""
     for folder in (out / "items", out / "figures"):
@@ -134,7 +144,7 @@ def _how_made(made: Mapping[str, Any]) -> str:
         f"{seeds}, device {plan['device']}, {'wide' if plan['wide'] else 'narrow'} search; "
         f"{len(made['runs'])} results that took {seconds:,.0f} s to make."
     )
-    return f"{SMOKE} {text}" if plan["quick"] else text
+    return f"{SMOKE} {text}" if plan["quick"] and made["runs"] else text
 
 
 def _markdown(item: Item, made: Mapping[str, Any], heading: str = "# ") -> str:
