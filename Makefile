@@ -21,6 +21,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_ranking.py
 	$(BIN)/python benchmarks/bench_reading.py
+	$(BIN)/python benchmarks/bench_audit.py
 	$(BIN)/python benchmarks/bench_imports.py
 	$(BIN)/python benchmarks/bench_pipeline.py
 	$(BIN)/python benchmarks/bench_serving.py

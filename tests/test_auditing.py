@@ -224,7 +224,7 @@ def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Inte
         "short_lists": 10, "empty_lists": 1, "users_without_list": 10, "users_without_profile": 1,
         "already_chosen": again, "repeated": 7, "known_held_out": both,
     }  # fmt: skip
-    assert "10 lists hold fewer than 6 items." in found.sentences
+    assert "Lists of fewer than 6 items: 10." in found.sentences
     assert len(found.sentences) == len(found.notes)
     assert set(found.notes) <= set(NOTES)
 
@@ -239,14 +239,15 @@ def test_what_cannot_be_known_is_no_number(log: Interactions) -> None:
     assert "nan" not in stranger.verdict.text
 
 
-# ------------------------------------------------------------------------------- three systems that are known
+# ------------------------------------------------------------------------------------- systems that are known
 
 
 def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
-    """Lists of three systems: hits for all; drawn as often as items are chosen; drawn from the tail."""
+    """Lists of hits; drawn as often as items are chosen; from the tail; from the middle; hits and tail."""
     draw = np.random.default_rng(0)
     chance = 0.9 / np.arange(1, 501) ** 0.8
     log = random_log(400, 500, chance, seed=1)
+    popular = head(log.item_counts)
     unseen = np.ones((400, 500), bool)
     unseen[log.user_ix, log.item_ix] = False
     scores = {
@@ -255,16 +256,17 @@ def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
         "even": np.where(
             unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf
         ),
-        "tail": np.where(head(log.item_counts), -np.inf, draw.random((400, 500))),
+        "tail": np.where(popular, -np.inf, draw.random((400, 500))),
+        "middle": np.where(popular & (log.item_counts < 60), draw.random((400, 500)), -np.inf),
     }
     lists = {}
     for name, of_items in scores.items():
         best = np.argsort(-of_items, axis=1)[:, :10].astype(np.int32)
         lists[name] = np.where(np.isfinite(np.take_along_axis(of_items, best, axis=1)), best, np.int32(-1))
-    return log, lists
+    return log, lists | {"ends": np.hstack([lists["popular"][:, :5], lists["tail"][:, :5]])}
 
 
-def test_the_verdict_tells_three_systems_apart() -> None:
+def test_the_verdict_tells_systems_apart() -> None:
     log, lists = systems()
     everybody = np.arange(400, dtype=np.int32)
     found = {name: audit(rows, everybody, log) for name, rows in lists.items()}
@@ -331,7 +333,8 @@ def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
 def test_as_dict_can_be_written_and_defines_all_it_holds(log: Interactions) -> None:
     users = np.arange(N_USERS, dtype=np.int32)
     told = audit(some_lists(users), users, log).as_dict()
-    json.dumps(told)
+    json.dumps(told, allow_nan=False)
+    assert told["pop_reo"] is None is told["published"]["PopREO"]  # nothing was held out
     assert {"average_popularity", "tail_share", "coverage", "gini", "groups", "segments"} <= told.keys()
     for name, definition in told["definitions"].items():
         assert name in told and definition["definition"].endswith(".")
@@ -354,6 +357,7 @@ def refused(log: Interactions, lists: list, users: list, **more: Audit) -> str:
 
 def test_wrong_lists_are_refused_with_a_sentence(log: Interactions) -> None:
     assert "a row for each of the 2 users" in refused(log, [[1, 2]], [1, 2])
+    assert "it holds no rows" in refused(log.rows(log.user_ix < 0), [[1, 2]], [1])
     assert "no list holds an item" in refused(log, [[-1, -1]], [1])
     assert "positions among the log's 40 items" in refused(log, [[1, 40]], [1])
     assert "positions among" in refused(log, [[1, 2]], [60])

@@ -154,6 +154,7 @@ def test_the_report_of_two_runs(folder: Path, tmp_path: Path) -> None:
 def test_the_demo_leaves_a_run_and_a_page(tmp_path: Path) -> None:
     printed = call_json("demo", "--out", tmp_path / "demo", "--users", 800, "--items", 300, "--epochs", 60)
     assert (tmp_path / "demo" / "report.html").is_file()
+    assert (tmp_path / "demo" / "audit.html").is_file()
     assert cp.load_run(tmp_path / "demo" / "run").adjustment is not None
     truth = printed["run"]["true_taste_recall"]
     assert truth["adjusted"] > 1.1 * truth["plain"]
@@ -298,7 +299,7 @@ def test_the_audit_of_anybody_s_lists(folder: Path, tmp_path: Path) -> None:
     assert printed["published"]["PopREO"] is None  # nothing was held out
     shown = call("audit", "--recommendations", lists, *mine, *log, "--k", 4)
     assert shown.exit_code == 0
-    assert "1,800 rows lie beyond place 4 of their list" in shown.stdout
+    assert "Rows beyond place 4 of their list, which were not audited: 1,800." in shown.stdout
     assert "Tail share (APLT)" in shown.stdout
     pl.read_csv(lists).head(40).with_columns(item=pl.lit("new")).write_csv(tmp_path / "new.csv")
     refused = call("audit", "--recommendations", tmp_path / "new.csv", *mine, *log)

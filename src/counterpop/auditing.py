@@ -32,11 +32,11 @@ from counterpop.metrics.popularity import (
 from counterpop.ranking import rank_users
 
 Kind = Literal["count", "share", "lift", "number"]
-Leaning = Literal["popular", "even", "tail"]
+Leaning = Literal["popular", "even", "tail", "middle", "ends"]
 CLASSES = ("top", "middle", "tail")
 SEGMENTS = ("niche", "mixed", "mainstream")
 SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
-EVEN = 0.1  # an amplification up to this, up or down, is called none
+EVEN, EVEN_TAIL = 0.1, 0.2  # so far from the log, popularity and tail share are still called as in the log
 STRONG = 0.5  # "strongly": half as popular as the log, or half of the way to the most popular items
 REPEATS = 0.01  # of the places: from here on a system is taken to show what users have already
 # means over all lists; the others are over the users who have a profile as well
@@ -77,8 +77,8 @@ DEFINITIONS: Mapping[str, Definition] = {
     "amplification": Definition(
         "Amplification", "lift",
         "(average popularity - popularity of the log) / popularity of the log. 0: recommendations are as "
-        "popular as the log they come from; +100 %: twice as popular. The verdict rests on it: up to 10 % "
-        "either way is called even.",
+        "popular as the log they come from; +100 %: twice as popular. The verdict rests on it and on the "
+        "tail share: up to 10 % (20 % of the log's tail share) either way counts as the log.",
     ),
     "profile_popularity": Definition(
         "Popularity of profiles", "count",
@@ -171,20 +171,20 @@ SEGMENT_RULE = (
 )
 GROUP_RULE = "Items by falling interactions: four groups of 5 % of the items each, then the remaining 80 %."
 NOTES: Mapping[str, str] = {
-    "short_lists": "{n:,} lists hold fewer than {k} items",
-    "empty_lists": "{n:,} lists are empty",
-    "users_without_list": "{n:,} users of the log have no list",
-    "users_without_profile": "{n:,} lists are of users without a profile, who are in no segment",
-    "already_chosen": "{n:,} recommended items are already in the profile of their user",
-    "unknown_users": "{n:,} users with a list are not in the log",
-    "unknown_items": "{n:,} recommended items are not in the log and count as items without interactions",
-    "repeated": "{n:,} rows repeat an item of the same list; its first place was kept",
-    "beyond_k": "{n:,} rows lie beyond place {k} of their list and were not audited",
-    "without_vector": "{n:,} rows of the log are of users or items without a vector and were left out",
-    "unknown_held_out": "{n:,} held-out pairs are of users or items that the log lacks and were left out",
-    "known_held_out": "{n:,} held-out pairs are in the log as well and were left out",
+    "short_lists": "Lists of fewer than {k} items",
+    "empty_lists": "Empty lists",
+    "users_without_list": "Users of the log without a list",
+    "users_without_profile": "Lists of users without a profile, who are in no segment",
+    "already_chosen": "Recommended items that are already in their user's profile",
+    "unknown_users": "Users with a list whom the log lacks",
+    "unknown_items": "Recommended items that the log lacks, counted as items without interactions",
+    "repeated": "Rows that repeat an item of their list, of which the first place was kept",
+    "beyond_k": "Rows beyond place {k} of their list, which were not audited",
+    "without_vector": "Rows of the log left out, as their user or item has no vector",
+    "unknown_held_out": "Held-out pairs left out, as the log lacks their user or item",
+    "known_held_out": "Held-out pairs left out, as the log holds them as well",
 }
-"""Sentences for what a reader must know of the input."""
+"""What a reader must know of the input, each with its number."""
 
 
 @dataclass(frozen=True)
@@ -237,14 +237,15 @@ class Audit:
     @property
     def sentences(self) -> list[str]:
         """The notes in words."""
-        return [NOTES[name].format(n=n, k=self.k) + "." for name, n in self.notes.items()]
+        return [f"{NOTES[name].format(k=self.k)}: {n:,}." for name, n in self.notes.items()]
 
     @cached_property
     def verdict(self) -> Verdict:
+        """What the figures amount to."""
         return _judge(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON: items are drawn together in bins of popularity ranks."""
+        """All of it for JSON: items together in bins of popularity ranks, None for what cannot be known."""
         rank, lists = mean_by_rank(self.exposure / max(1, self.users), self.item_counts)
         found: dict[str, Any] = {
             "k": self.k,
@@ -275,7 +276,7 @@ class Audit:
                 name: mean_by_rank(getattr(self.picture, name), self.item_counts)[1].tolist()
                 for name in parts
             }
-        return found
+        return {name: _without_nan(value) for name, value in found.items()}
 
 
 def audit(
@@ -335,15 +336,6 @@ def audit(
         "pop_rsp": _parity(lists, users, log, popular, fresh),
         "pop_reo": float("nan") if later is None else _opportunity(lists, users, later, popular),
     }
-    group_of = popularity_groups(counts)
-    groups = tuple(
-        {
-            "items": int((group_of == g).sum()),
-            "interactions": float(counts[group_of == g].sum() / max(1, counts.sum())),
-            "frequency": float(exposed[group_of == g].sum() / max(1, exposed.sum())),
-        }
-        for g in range(HEAD_GROUPS + 1)
-    )
     has_list = np.zeros(log.n_users, dtype=bool)
     has_list[users] = True
     stated = {
@@ -358,7 +350,7 @@ def audit(
     return Audit(
         lists.shape[1], len(users), log.n_items, int(popular.sum()),
         {name: measures[name] for name in DEFINITIONS},
-        groups,
+        _groups(counts, exposed),
         _segments(per_user, shown, chosen, both),
         {name: stated[name] for name in NOTES if stated.get(name)},
         users, per_user, exposed, counts,
@@ -388,6 +380,8 @@ def _check(lists: IntArray, users: IntArray, log: Interactions, held: Interactio
             f"lists must be a matrix of item positions with a row for each of the {len(users)} users, got "
             f"{lists.dtype} of shape {lists.shape}"
         )
+    if not len(log):
+        raise InputError("an audit needs the log behind the lists, but it holds no rows; pass another")
     if not (lists >= 0).any():
         raise InputError("nothing to audit: no list holds an item")
     if lists.min() < -1 or lists.max() >= log.n_items or users.min() < 0 or users.max() >= log.n_users:
@@ -500,6 +494,19 @@ def _opportunity(lists: IntArray, users: IntArray, held: Interactions, popular: 
         return relative_spread(found / wanted)
 
 
+def _groups(counts: NDArray[np.int64], exposed: NDArray[np.int64]) -> tuple[Mapping[str, Any], ...]:
+    """Each popularity group's items, and its shares of the interactions and of the recommendations."""
+    group_of = popularity_groups(counts)
+    return tuple(
+        {
+            "items": int((group_of == g).sum()),
+            "interactions": float(counts[group_of == g].sum() / counts.sum()),
+            "frequency": float(exposed[group_of == g].sum() / exposed.sum()),
+        }
+        for g in range(HEAD_GROUPS + 1)
+    )
+
+
 def _segments(
     per_user: Mapping[str, NDArray[np.float64]],
     shown: NDArray[np.float64],
@@ -525,15 +532,20 @@ def _segments(
 
 
 def _judge(found: Audit) -> Verdict:
-    """The verdict. Its direction rests on the amplification alone; the other figures stand beside it."""
+    """The verdict. Its direction rests on popularity and tail share against the log; the rest stands "
+    "beside."""
     m = found.measures
     more, highest = m["amplification"], m["highest_popularity"] / m["expected_popularity"] - 1
-    leaning: Leaning = "even" if abs(more) <= EVEN else "popular" if more > 0 else "tail"
+    tail_ratio = m["tail_share"] / m["expected_tail_share"] if m["expected_tail_share"] else 1.0
+    leaning = _LEANINGS[_sign(more, EVEN), _sign(tail_ratio - 1, EVEN_TAIL)]
     strongly = "strongly " if more > STRONG * highest > 0 or more < -STRONG else ""
     headline = {
         "popular": f"The recommendations lean {strongly}towards popular items",
         "tail": f"The recommendations lean {strongly}towards rarely chosen items",
         "even": "The recommendations are about as popular as the log they come from",
+        "middle": "The recommendations keep to the middle: fewer hits and fewer rarely chosen items than "
+        "the log",
+        "ends": "The recommendations go to both ends: more hits and more rarely chosen items than the log",
     }[leaning]
     first = (
         f"A recommended item has {m['average_popularity']:,.1f} interactions on average, {1 + more:.2f} "
@@ -562,6 +574,26 @@ def _judge(found: Audit) -> Verdict:
         f"concentrated than the log (Gini {m['gini']:.3f} against {m['log_gini']:.3f})"
     )
     return Verdict(leaning, headline, f"{first}. {tail}. {spread}.")
+
+
+# popularity and tail share below (-1), at (0) or above (1) those of the log
+_LEANINGS: Mapping[tuple[int, int], Leaning] = {
+    (1, -1): "popular", (1, 0): "popular", (0, -1): "popular",
+    (-1, 1): "tail", (-1, 0): "tail", (0, 0): "even",
+    (-1, -1): "middle", (1, 1): "ends", (0, 1): "ends",
+}  # fmt: skip
+
+
+def _sign(value: float, within: float) -> int:
+    return 0 if abs(value) <= within else 1 if value > 0 else -1
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _percent(share: float) -> str:

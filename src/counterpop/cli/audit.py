@@ -25,7 +25,7 @@ K = 20  # of a model's lists
 
 
 @click.command(
-    epilog="Example: counterpop audit RUN --html audit.html, or of any system "
+    epilog="Example: counterpop audit RUN --html audit.html, or for any system "
     "counterpop audit --recommendations lists.csv --interactions log.parquet --html audit.html"
 )
 @click.argument("run", type=click.Path(), required=False)
@@ -97,15 +97,15 @@ def command(
         told["html"] = html
     if not quiet:
         for name, one in audits.items():
-            output.print(f"{name}: {' '.join([one.verdict.text, *one.sentences])}\n")
-        output.print(audit_table(audits))
+            output.print(f"{name}: {one.verdict.text}", *one.sentences, "", sep="\n", soft_wrap=False)
+        output.print(audit_table(audits), soft_wrap=False)
         if html:
             output.print(f"Wrote {html} ({Path(html).stat().st_size / 1e6:.1f} MB).")
     plain, *_ = dicts = [one.as_dict() for one in audits.values()]
     return told | dicts[-1] | ({"plain": plain} if run is not None else {})
 
 
-def audit_run(path: str, k: int) -> tuple[dict[str, Audit], dict[str, Any]]:
+def audit_run(path: str | Path, k: int = K) -> tuple[dict[str, Audit], dict[str, Any]]:
     """The final model of a run folder as trained and, where it is adjusted, as adjusted."""
     saved, split = artifacts.load_run(path), artifacts.load_split(path)
     adjustment = adjustment_for(saved, split.development)
@@ -117,7 +117,7 @@ def audit_run(path: str, k: int) -> tuple[dict[str, Audit], dict[str, Any]]:
     audits = {
         name: audit_model(way, log, k, held=split.test, ledger=saved.run.ledger) for name, way in ways.items()
     }
-    return audits, {"run": path, **strengths}
+    return audits, {"run": str(path), **strengths}
 
 
 def audit_vectors(

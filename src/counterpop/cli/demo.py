@@ -14,11 +14,12 @@ import polars as pl
 from counterpop import artifacts
 from counterpop.adjustment import Adjustment
 from counterpop.cli import shell
+from counterpop.cli.audit import audit_run
 from counterpop.cli.loading import adjustment_for
 from counterpop.cli.progress import output, training_progress
 from counterpop.cli.report import summarise
 from counterpop.ranking import rank_users
-from counterpop.reporting import comparison_table, write_report
+from counterpop.reporting import comparison_table, write_audit, write_report
 from counterpop.splits import Split, split_uniform
 from counterpop.training import train
 from counterpop.tuning import tune
@@ -50,7 +51,7 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
 
     Draws a log in which popular items are over-exposed, trains a plain model and one with the gradient
     method, tunes the second on validation, and compares both on a test part that is uniform over items and
-    against the true taste. Leaves DIR/report.html, DIR/run and DIR/baseline.
+    against the true taste. Leaves DIR/report.html, DIR/audit.html, DIR/run and DIR/baseline.
     """
     folder = Path(out)
     world = make_world(users, items, seed=seed)
@@ -78,6 +79,7 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
         reports.append(replace(summarise(path), truth=truth))
         result[name] = reports[-1].evaluation.to_json() | {"true_taste_recall": truth}
     write_report(reports, folder / "report.html")
+    write_audit(audit_run(folder / "run")[0], folder / "audit.html")
     if not quiet:
         output.print(comparison_table(reports))
         truth = result["run"]["true_taste_recall"]

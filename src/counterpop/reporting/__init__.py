@@ -38,6 +38,8 @@ def write_audit(
 
 def write_page(text: str, path: Path) -> None:
     """Writes a page; it takes the place of an older file only once it is complete."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name the file that the page is to be")
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         part.write_text(text, encoding="utf-8")

@@ -18,7 +18,7 @@ from counterpop.auditing import Audit
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
-from counterpop.reporting.findings import RunReport, is_left_alone
+from counterpop.reporting.findings import RunReport, sides
 from counterpop.reporting.tables import GROUP_NAMES
 from counterpop.tuning import Grid
 
@@ -95,19 +95,18 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
     traces = []
     for n, r in enumerate(reports):
         found, mean = r.evaluation, max(1e-9, float(r.item_counts.mean()))
-        sides = [found.plain] if is_left_alone(found) else [found.plain, found.adjusted]
-        x = [m.average_popularity / mean for m in sides]
-        y = [m.recall for m in sides]
-        around = [m.intervals.get("recall", (m.recall, m.recall)) for m in sides]
-        wide = [m.intervals.get("average_popularity", (m.average_popularity,) * 2) for m in sides]
+        shown = sides(found).values()
+        x = [m.average_popularity / mean for m in shown]
+        y = [m.recall for m in shown]
+        around = [m.intervals.get("recall", (m.recall, m.recall)) for m in shown]
+        wide = [m.intervals.get("average_popularity", (m.average_popularity,) * 2) for m in shown]
         color, symbol = COLORS[n % len(COLORS)], SYMBOLS[n % len(SYMBOLS)]
         error = {"color": color, "thickness": 1.2, "width": 3}
-        kinds = ["plain", "adjusted"][: len(sides)]
         traces.append(
             go.Scatter(
                 name=escape(r.name), x=np.round(x, 4), y=y, mode="lines+markers",
                 line={"color": color, "width": 1.5, "dash": "dot"},
-                marker={"color": color, "size": 12, "symbol": [f"{symbol}-open", symbol][: len(sides)]},
+                marker={"color": color, "size": 12, "symbol": [f"{symbol}-open", symbol][: len(shown)]},
                 error_y=error | {
                     "array": [i[1] - v for i, v in zip(around, y, strict=True)],
                     "arrayminus": [v - i[0] for i, v in zip(around, y, strict=True)],
@@ -116,7 +115,7 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
                     "array": [i[1] / mean - v for i, v in zip(wide, x, strict=True)],
                     "arrayminus": [v - i[0] / mean for i, v in zip(wide, x, strict=True)],
                 },
-                customdata=kinds,
+                customdata=list(sides(found)),
                 hovertemplate="%{customdata}<br>popularity %{x:.2f}<br>recall %{y:.4f}",
             )
         )  # fmt: skip
@@ -134,16 +133,13 @@ def recall_by_group(evaluation: Evaluation) -> go.Figure:
 
 def _group_bars(evaluation: Evaluation, what: str) -> list[go.Bar]:
     bars = []
-    for name, measures, color in (
-        ("Plain", evaluation.plain, PLAIN),
-        ("Adjusted", evaluation.adjusted, ADJUSTED),
-    ):
+    for (name, measures), color in zip(sides(evaluation).items(), COLORS, strict=False):
         values = [group[what] for group in measures.groups]
         around = [measures.intervals.get(f"group_{g + 1}_{what}") for g in range(len(values))]
         above = [i[1] - v if i and v is not None else 0.0 for i, v in zip(around, values, strict=True)]
         below = [v - i[0] if i and v is not None else 0.0 for i, v in zip(around, values, strict=True)]
         error = {"array": above, "arrayminus": below, "color": REFERENCE, "thickness": 1.2, "width": 3}
-        bars.append(_bars(name, GROUP_NAMES, values, color, "", error_y=error))
+        bars.append(_bars(name.capitalize(), GROUP_NAMES, values, color, "", error_y=error))
     return bars
 
 

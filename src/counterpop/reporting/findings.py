@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.evaluation import Evaluation, compare
+from counterpop.evaluation import Evaluation, Measures, compare
 from counterpop.interactions import head
 from counterpop.ledger import Ledger
 from counterpop.tuning import Grid
@@ -99,10 +99,16 @@ def is_left_alone(evaluation: Evaluation) -> bool:
     return evaluation.item_strength == 0 and evaluation.user_strength == 0
 
 
+def sides(evaluation: Evaluation) -> dict[str, Measures]:
+    """The measures of the plain lists and, where they differ, of the adjusted ones."""
+    found = {"plain": evaluation.plain, "adjusted": evaluation.adjusted}
+    return {"plain": evaluation.plain} if is_left_alone(evaluation) else found
+
+
 def headline(report: RunReport) -> str:
     """The finding in a few words: what became of popularity, and what of recall."""
     if is_left_alone(report.evaluation):
-        return "Nothing was taken out: both strengths are 0"
+        return "As trained: nothing was taken out"
     rows = report.evaluation.comparison
     popularity = {
         "lower": "Less popularity",

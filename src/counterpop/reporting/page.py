@@ -5,10 +5,7 @@ Texts that come from outside (names, settings) must be escaped before they are h
 
 from __future__ import annotations
 
-import base64
-import gzip
 from collections.abc import Iterable, Sequence
-from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -51,15 +48,8 @@ def compose(title: str, intro: str, first: str, sections: Sequence[Section]) -> 
             f'<section id="{anchor}"><h2>{s.heading}</h2><p class="lead">{s.lead}</p>{s.body}</section>'
             for anchor, s in zip(anchors, sections, strict=True)
         ),
-        plotly=_packed_plotly(),
+        plotly=get_plotlyjs(),
     )
-
-
-@cache
-def _packed_plotly() -> str:
-    """The script that draws, as base64 of gzip: a third of its size, and every browser of today unpacks "
-    "it."""
-    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
 def card(name: str, heading: str, lead: str, tiles: Iterable[Tile], more: str = "") -> str:
@@ -86,7 +76,7 @@ def panels(those: Iterable[str]) -> str:
 def panel(caption: str, name: str, figure: go.Figure, choices: Sequence[str] = (), chosen: int = 0) -> str:
     """A figure with its caption and its numbers. `choices` name its first traces, of which one is shown.
 
-    Figures are drawn once they come into view. Plotly writes "<" as an escape, so no text ends the script.
+    Plotly writes "<" as an escape, so no text ends the script.
     """
     menu = ""
     if choices:

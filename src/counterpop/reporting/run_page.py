@@ -19,6 +19,7 @@ from counterpop.reporting.findings import (
     headline,
     is_left_alone,
     own_contrasts,
+    sides,
     verdict,
 )
 from counterpop.reporting.page import (
@@ -176,7 +177,7 @@ def _frequency(reports: Sequence[RunReport]) -> Section:
         "points are means over neighbouring ranks, and a gap means never.",
         panels(
             panel("Frequency by popularity", escape(r.name), figures.frequency_by_rank(
-                {"Plain": r.evaluation.plain.exposure, "Adjusted": r.evaluation.adjusted.exposure},
+                {kind.capitalize(): measures.exposure for kind, measures in sides(r.evaluation).items()},
                 len(r.evaluation.plain.users), r.item_counts,
             ))
             for r in reports

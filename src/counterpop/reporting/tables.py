@@ -12,7 +12,7 @@ from rich.text import Text
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, SEGMENTS, Audit
 from counterpop.evaluation import PER_USER, Measures
-from counterpop.reporting.findings import Contrast, RunReport, contrasts, is_left_alone, verdict
+from counterpop.reporting.findings import Contrast, RunReport, contrasts, sides, verdict
 
 LABELS = {
     "recall": "Recall",
@@ -121,10 +121,8 @@ def html_measures(reports: Sequence[RunReport]) -> str:
     for report in reports:
         found = report.evaluation
         strengths = f"{found.item_strength:g} item, {found.user_strength:g} user"
-        for kind, measures, note in (
-            ("plain", found.plain, "as trained"),
-            ("adjusted", found.adjusted, f"strengths {strengths}"),
-        )[: 1 if is_left_alone(found) else 2]:
+        for kind, measures in sides(found).items():
+            note = "as trained" if kind == "plain" else f"strengths {strengths}"
             cells = "".join(_html_cell(measures, metric) for metric in LABELS)
             name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {found.on}</small>"
             body += f'<tr class="{kind}"><th scope="row">{name}</th>{cells}</tr>\n'
