@@ -16,11 +16,15 @@ from click.testing import CliRunner, Result
 
 import counterpop as cp
 from counterpop.cli import main
-from counterpop.paper import ITEMS, Bench, Plan, accuracy, cost, make_items, plan, published, runs, writing
+from counterpop.paper import cost, parts, plan, published, runs, writing
 from counterpop.paper.cells import run_cell
 from counterpop.paper.datasets import TITLES, find_datasets, load_dataset, observed, thin, whole
+from counterpop.paper.making import ITEMS, make_items
+from counterpop.paper.plan import Plan
 from counterpop.paper.results import Claim, Figure, Item, Table, compare_pairs, read_item, summarise
+from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
+from counterpop.reporting.tables import GROUP_NAMES
 from paper_worlds import write_datasets
 
 REAL = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -198,8 +202,11 @@ def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch)
     assert {"plain", "gradient"} <= set(plan.known_methods())
     assert set(plan.known_methods()) <= set(plan.METHODS), "a method without a row in the tables"
     monkeypatch.setattr(plan, "known_methods", lambda: ("plain",))
-    assert "no method dice" in (Plan().why_not("mf", "dice") or "")
-    assert Plan().why_not("mf", "plain") is None
+    with pytest.raises(cp.InputError, match="no method dice"):
+        Plan().check("mf", "dice")
+    with pytest.raises(cp.InputError, match="left out by --backbone"):
+        Plan(backbones=("lightgcn",)).check("mf", "plain")
+    Plan().check("mf", "plain")
     assert len(Plan().candidates("mf", "plain")) == 2
     wide = Plan(wide=True).candidates("lightgcn", "gradient")
     assert len(wide) == 12
@@ -322,6 +329,10 @@ def test_table4_judges_ratios() -> None:
     assert [c.verdict for c in cost._claims(rows(1.5, 1.2))] == ["not seen", "not seen", "not tested"]
 
 
+def test_groups_are_called_as_in_reports() -> None:
+    assert parts.GROUPS == GROUP_NAMES
+
+
 def test_published_cells_are_complete_and_in_order() -> None:
     assert published.table3("lightgcn", "gowalla", "gradient") == {
         "recall": 0.081,
@@ -420,4 +431,3 @@ def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) ->
     assert popular["mean_count"] == pytest.approx(popular["mean_with_head"] + popular["mean_with_rest"])
     assert 0.79 < popular["mean_count"] * 328 / len(log) <= 0.8
     assert bench.cache.made == 0
-    assert accuracy.LOSS_DATASETS == ("ml10m", "netflix")

@@ -12,9 +12,10 @@ import click
 
 from counterpop.cli import shell
 from counterpop.cli.progress import console, output, training_progress
-from counterpop.paper import ITEMS, Bench, Plan, make_items
 from counterpop.paper.datasets import HOW_TO_GET
-from counterpop.paper.plan import BACKBONES
+from counterpop.paper.making import ITEMS, make_items
+from counterpop.paper.plan import BACKBONES, Plan
+from counterpop.paper.runs import Bench
 from counterpop.paper.writing import SMOKE
 from counterpop.training import Progress
 from counterpop.training.settings import Device

@@ -136,10 +136,8 @@ def make_losses(bench: Bench) -> Item:
         for loss in LOSSES:
             for method in ("plain", "gradient"):
                 row: dict[str, Any] = {"dataset": dataset, "loss": loss, "method": method}
-                why = bench.plan.why_not("mf", method)
                 try:
-                    if why is not None:
-                        raise cp.InputError(why)
+                    bench.plan.check("mf", method)
                     given = bench.plan.settings("mf", method, loss=loss)
                     records = [bench.tested(dataset, given | {"seed": s}) for s in bench.plan.all_seeds]
                     for metric in METRICS:

@@ -68,17 +68,15 @@ def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any
 
     Whatever cannot be trained is a missing cell with its reason.
     """
-    why = bench.plan.why_not(backbone, method)
-    if why is None:
-        try:
-            choice = bench.choose(dataset, backbone, method)
-            settings = [choice.settings | more | {"seed": seed} for seed in bench.plan.all_seeds]
-            tested = tuple(bench.tested(dataset, one) for one in settings)
-            validated = tuple(bench.validated(dataset, one) for one in settings)
-            return Cell(dataset, backbone, method, tested, validated, tuple(choice.searched))
-        except cp.InputError as error:
-            why = str(error)
-    return Cell(dataset, backbone, method, missing=why)
+    try:
+        bench.plan.check(backbone, method)
+        choice = bench.choose(dataset, backbone, method)
+        settings = [choice.settings | more | {"seed": seed} for seed in bench.plan.all_seeds]
+        tested = tuple(bench.tested(dataset, one) for one in settings)
+        validated = tuple(bench.validated(dataset, one) for one in settings)
+    except cp.InputError as error:
+        return Cell(dataset, backbone, method, missing=str(error))
+    return Cell(dataset, backbone, method, tested, validated, tuple(choice.searched))
 
 
 def reasons(cells: list[Cell]) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from counterpop.paper.plan import BACKBONE_TITLES, BACKBONES
 from counterpop.paper.published import DATASETS, METRICS
 from counterpop.paper.results import Claim, Figure, Item, Table, but, compare_pairs, judge_orders
 from counterpop.paper.runs import Bench
-from counterpop.reporting.tables import GROUP_NAMES
 
 ABLATED = ("ml10m", "adressa")
+GROUPS = ("0–5", "5–10", "10–15", "15–20", "20–100")  # per cent of the items, most popular first
 VARIANTS = ("whole method", "no normalisation", "item side off", "user side off")
 
 
@@ -152,7 +152,7 @@ def make_groups(bench: Bench) -> Item:
         all_cells += [cells["plain"], cells["gradient"]]
         made = {name: cell for name, cell in cells.items() if cell.records}
         for name, cell in made.items():
-            for g, title in enumerate(GROUP_NAMES):
+            for g, title in enumerate(GROUPS):
                 found = [record["adjusted"]["groups"][g] for record in cell.records]
                 rows.append({
                     "dataset": "ml10m", "backbone": backbone, "method": name, "group": title,
@@ -162,7 +162,7 @@ def make_groups(bench: Bench) -> Item:
                 })  # fmt: skip
         for what, y in (("frequency", "Share of recommendations"), ("recall", "Recall of the group")):
             series = [
-                {"name": name, "x": list(GROUP_NAMES),
+                {"name": name, "x": list(GROUPS),
                  "y": [r[what] for r in rows if (r["backbone"], r["method"]) == (backbone, name)]}
                 for name in made
             ]  # fmt: skip
@@ -190,7 +190,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 def _group_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     at = {(r["backbone"], r["method"], r["group"]): r for r in rows}
-    first, last = GROUP_NAMES[0], GROUP_NAMES[-1]
+    first, last = GROUPS[0], GROUPS[-1]
     top, tail = {}, {}
     for backbone in BACKBONES:
         if (backbone, "gradient", first) in at and (backbone, "plain", first) in at:

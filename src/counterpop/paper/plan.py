@@ -28,7 +28,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "mf": {"dim": 16, "epochs": 10, "check_every": 5, "lr": 0.1},
     "lightgcn": {"dim": 8, "epochs": 2, "check_every": 1},
 }
-TIMED_EPOCHS = 4  # the first warms up and is not counted
+TIMED_EPOCHS = {"mf": 16, "lightgcn": 4}  # the first warms up and is not counted
 PROPORTIONS = (0.0, 0.5, 0.75, 0.9, 1.0)  # of intervened pairs in the test part
 ORDINARY = 0.1  # share of train that stands for the observed side when strengths are chosen for a proportion
 
@@ -56,13 +56,12 @@ class Plan:
     def all_seeds(self) -> range:
         return range(self.seed, self.seed + self.seeds)
 
-    def why_not(self, backbone: str, method: str) -> str | None:
-        """Why a cell cannot be run under this plan; None where it can."""
+    def check(self, backbone: str, method: str) -> None:
+        """Raises `InputError` where such a cell cannot be run under this plan."""
         if method not in known_methods():
-            return f"this version of counterpop has no method {method}"
+            raise cp.InputError(f"this version of counterpop has no method {method}")
         if backbone not in self.backbones:
-            return f"{backbone} was left out by --backbone"
-        return None
+            raise cp.InputError(f"{backbone} was left out by --backbone")
 
     def settings(self, backbone: str, method: str, **more: Any) -> dict[str, Any]:
         """Settings of a run: the backbone's defaults unless said otherwise."""

@@ -27,9 +27,7 @@ def make_proportion(bench: Bench) -> Item:
     )
     title = "Proportion of intervened test data"
     try:
-        missing = bench.plan.why_not("mf", "gradient")
-        if missing is not None:
-            raise cp.InputError(missing)
+        bench.plan.check("mf", "gradient")
         plain, gradient = (bench.choose(DATASET, "mf", method).settings for method in ("plain", "gradient"))
         records = [bench.mixed(DATASET, plain, gradient, seed) for seed in bench.plan.all_seeds]
     except cp.InputError as error:

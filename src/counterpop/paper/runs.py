@@ -50,16 +50,22 @@ def code_version() -> str:
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).with_suffix("").as_posix()
         if any(name == part or name.startswith(f"{part}/") for part in NUMBERS):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for node in ast.walk(tree):
-                body = getattr(node, "body", None)
-                if isinstance(body, list):
-                    node.body = [one for one in body if not _is_text(one)] or [ast.Pass()]  # type: ignore[attr-defined]
-            digest.update(f"\n{name}\n{ast.unparse(tree)}".encode())
+            code = _code_of(ast.parse(path.read_text(encoding="utf-8")))
+            digest.update(f"\n{name}\n{code}".encode())
     return digest.hexdigest()[:16]
 
 
-def _is_text(node: ast.stmt) -> bool:
+def _code_of(node: Any) -> str:
+    """The syntax tree as text, the same for every version of Python, without docstrings."""
+    if isinstance(node, list):
+        return f"[{' '.join(_code_of(one) for one in node if not _is_text(one))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+    return f"({type(node).__name__} {' '.join(f'{name}={_code_of(value)}' for name, value in fields)})"
+
+
+def _is_text(node: Any) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
@@ -273,15 +279,19 @@ class Bench:
         return self.cache.get(self._content("test", name, settings), make)
 
     def timed(self, name: str, settings: Mapping[str, Any]) -> Record:
-        """Seconds of an epoch on this machine: the median of a few after the first."""
-        few = dict(settings) | {"epochs": TIMED_EPOCHS, "check_every": TIMED_EPOCHS}
+        """Seconds of an epoch, the median of a few after the first, and the machine that they are of."""
+        number = TIMED_EPOCHS[settings["backbone"]]
+        few = dict(settings) | {"epochs": number, "check_every": number}
 
         def make() -> Record:
             run = self._train(name, self.split(name).development, few, refit=False)
             seconds = [entry["seconds"] for entry in run.history[1:]]
-            return {"seconds": _median(seconds), "epochs": seconds, "settings": run.settings}
+            return {
+                "seconds": _median(seconds), "epochs": seconds, "settings": run.settings,
+                "machine": machine(),
+            }  # fmt: skip
 
-        return self.cache.get(self._content("time", name, few) | {"machine": machine()}, make)
+        return self.cache.get(self._content("time", name, few), make)
 
     def mixed(self, name: str, plain: Mapping[str, Any], gradient: Mapping[str, Any], seed: int) -> Record:
         """Both methods on test parts of which a growing share was drawn by intervention.
