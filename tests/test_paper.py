@@ -6,7 +6,7 @@ import ast
 import csv
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ def test_table3_has_the_agreed_form_and_what_the_library_measures(data: Path, ou
             assert figure["seeds"] == 2
         chosen = row["chosen"]
         best = max(chosen["searched"], key=lambda one: one.get("recall", -1.0))
+        assert [one for one in chosen["searched"] if one.get("chosen")] == [best]
         assert chosen["settings"]["loss"] == best["settings"]["loss"]
         assert chosen["refit"] is (row["dataset"] == "adressa")  # which has no validation part of its own
     row = next(r for r in rows if (r["dataset"], r["method"]) == ("adressa", "gradient"))
@@ -211,6 +212,31 @@ def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch)
     wide = Plan(wide=True).candidates("lightgcn", "gradient")
     assert len(wide) == 12
     assert {one["lr"] for one in wide} == {0.02, 0.005}
+
+
+def test_a_wide_search_tries_what_a_method_alone_can_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class IPS:
+        power: float = 1.0
+        clip: float = 0.5
+
+    @dataclass(frozen=True)
+    class Settings:
+        backbone: str
+        method: str
+        device: str
+        seed: int
+        loss: str = "bpr"
+        lr: float = 0.2
+        reg: float = 1e-3
+        options: IPS | None = None
+
+    monkeypatch.setattr(cp, "IPS", IPS, raising=False)
+    monkeypatch.setattr(cp, "Settings", Settings)
+    found = Plan(wide=True).candidates("mf", "ips")
+    assert len(found) == 12 + 4
+    assert [one["options"] for one in found if "options" in one] == [IPS(0.5), IPS(1.0, 1.0)] * 2
+    assert not any("options" in one for one in Plan().candidates("mf", "ips"))
 
 
 def test_a_setting_that_a_method_refuses_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,11 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @click.option("--data", type=click.Path(), required=True, help="Folder with ml10m.npz and the others.")
 @click.option("--out", type=click.Path(), required=True, help="Folder for the page, the tables and the runs.")
 @click.option("--quick", is_flag=True, help="A smoke run of minutes on few users; its figures mean nothing.")
-@click.option("--wide", is_flag=True, help="Search learning rate and penalty too: six times the runs.")
+@click.option(
+    "--wide",
+    is_flag=True,
+    help="Search rates, penalties and methods' own settings too: six times the runs or more.",
+)
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this one. [default: both, mf first]")
 @click.option("--device", type=click.Choice(get_args(Device)), default="cpu", show_default=True)
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds.")

@@ -59,7 +59,7 @@ def _searched(cells: list[Cell]) -> Table:
         chosen = cell.chosen()
         for one in cell.searched:
             values = ", ".join(f"{key} {value}" for key, value in one["settings"].items())
-            taken = all(chosen["settings"].get(key) == value for key, value in one["settings"].items())
+            taken = one.get("chosen", False)
             rows.append([
                 cell.title, values, one.get("recall", one.get("missing")), "chosen" if taken else "",
                 ", ".join(map(str, chosen["epochs"])) if taken else "",

@@ -54,7 +54,8 @@ def make_table4(bench: Bench) -> Item:
           *list(r.values())[3:]] for r in rows],
         (f"Timed on {' and '.join(sorted(machines))}: the median of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
          f"{TIMED_EPOCHS['lightgcn'] - 1} of LightGCN after a first one, at the defaults, looks at "
-         "validation not counted. Ratios of a few hundredths are noise where other programs share the machine.",),
+         "validation not counted. Ratios of a few hundredths are noise where other programs share the "
+         "machine.",),
     )  # fmt: skip
     return Item(
         "table4", "Table IV: cost of training", "What a method adds to the time of an epoch.",

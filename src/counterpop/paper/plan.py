@@ -23,6 +23,16 @@ BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 LOSSES = ("bpr", "bce")
 WIDE = {"lr": (1.0, 0.25), "reg": (1.0, 0.1, 10.0)}  # times the default
+# What a method alone can set, tried with --wide at the default rate and penalty: the public class, its values.
+OWN: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
+    "ips": ("IPS", ({"power": 0.5}, {"clip": 1.0})),
+    "cause": ("CausE", ({"penalty": 0.1}, {"penalty": 0.001})),
+    "dice": ("DICE", ({"margin": 20.0}, {"weight": 0.5}, {"penalty": 0.1})),
+    "macr": (
+        "MACR",
+        ({"item_weight": 1e-2, "user_weight": 1e-3}, {"item_weight": 1e-1, "user_weight": 1e-2}),
+    ),
+}
 QUICK_USERS = 1500
 QUICK: dict[str, dict[str, Any]] = {
     "mf": {"dim": 16, "epochs": 10, "check_every": 5, "lr": 0.1},
@@ -45,7 +55,7 @@ class Plan:
     quick: bool = False
     """A smoke run: a few users, a few epochs. Its figures mean nothing."""
     wide: bool = False
-    """Search learning rate and penalty too: six times the runs, for a GPU or a night."""
+    """Search learning rate, penalty and a method's own settings too: six times the runs and more."""
     seeds: int = 1
     seed: int = 0
     """The first of them, which the search uses."""
@@ -86,7 +96,7 @@ class Plan:
     @property
     def searched(self) -> tuple[str, ...]:
         """The settings that the search varies."""
-        return ("loss", *(WIDE if self.wide else ()))
+        return ("loss", *((*WIDE, "options") if self.wide else ()))
 
     def _combinations(self, backbone: str, method: str) -> Iterator[dict[str, Any]]:
         default = cp.Settings(**self.settings(backbone, method))
@@ -94,3 +104,7 @@ class Plan:
         values = [[getattr(default, name) * factor for factor in WIDE[name]] for name in factors]
         for loss, *rest in itertools.product(LOSSES, *values):
             yield {"loss": loss, **dict(zip(factors, rest, strict=True))}
+        name, own = OWN.get(method, ("", ()))
+        if self.wide and hasattr(cp, name):
+            for loss, given in itertools.product(LOSSES, own):
+                yield {"loss": loss, "options": getattr(cp, name)(**given)}

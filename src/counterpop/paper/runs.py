@@ -174,7 +174,7 @@ class Choice:
 
     settings: dict[str, Any]
     searched: list[dict[str, Any]]
-    """Each setting that was tried with its recall on validation, or why there is none."""
+    """Each setting that was tried with its recall on validation, or why there is none; one is "chosen"."""
 
 
 class Bench:
@@ -215,9 +215,10 @@ class Bench:
 
         Raises `InputError` where none of them can be trained.
         """
-        best, best_recall, searched, why = None, -1.0, [], ""
+        best, best_recall, why = None, -1.0, ""
+        searched: list[dict[str, Any]] = []
         for settings in self.plan.candidates(backbone, method):
-            tried = {key: settings[key] for key in self.plan.searched}
+            tried = {key: _named(settings[key]) for key in self.plan.searched if key in settings}
             try:
                 record = self.validated(name, settings)
             except cp.InputError as error:
@@ -228,6 +229,8 @@ class Bench:
             searched.append({"settings": tried, "recall": recall})
             if recall > best_recall:
                 best, best_recall = settings, recall
+                for one in searched:
+                    one["chosen"] = one is searched[-1]
             kept = self._key(name, best or settings)
             self._fitted = {key: fitted for key, fitted in self._fitted.items() if key == kept}
         if best is None:
@@ -422,6 +425,11 @@ def _train_of(run: cp.Run, split: cp.Split) -> cp.Interactions:
 
 def _figures(point: Mapping[str, float]) -> dict[str, float]:
     return {metric: point[metric] for metric in METRICS}
+
+
+def _named(value: Any) -> Any:
+    """A setting as it can be read: a method's own settings become text."""
+    return value if isinstance(value, str | float | int) else str(value)
 
 
 def _median(values: list[float]) -> float:
