@@ -19,11 +19,13 @@ lint: $(VENV)/.test
 # Side by side with peers; minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_training.py
+	$(BIN)/python benchmarks/bench_lightgcn.py --no-recbole
 	$(BIN)/python benchmarks/bench_ranking.py
 	$(BIN)/python benchmarks/bench_reading.py
 	$(BIN)/python benchmarks/bench_audit.py
 	$(BIN)/python benchmarks/bench_imports.py
 	$(BIN)/python benchmarks/bench_pipeline.py
+	$(BIN)/python benchmarks/bench_debias.py
 	$(BIN)/python benchmarks/bench_serving.py
 
 $(VENV)/.core: pyproject.toml
@@ -31,9 +33,12 @@ $(VENV)/.core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-$(VENV)/.test: $(VENV)/.core tests/debian.txt
+$(VENV)/.test: $(VENV)/.core tests/debian.txt tests/recbole.txt
 	sh tests/install_debian.sh
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/recbole.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lightfm]' \
+		|| echo "LightFM does not build here (it needs a C compiler); its tests will skip" >&2
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.core

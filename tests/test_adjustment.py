@@ -110,3 +110,19 @@ def test_strengths_must_be_numbers(strength: float) -> None:
         random_adjustment(0, strength, 0.0)
     with pytest.raises(InputError, match="user_strength must be a finite number"):
         random_adjustment(0, 0.0, 0.0).with_strengths(0.0, strength)
+
+
+def test_each_vector_may_have_strengths_of_its_own() -> None:
+    adjustment = random_adjustment(0, 0.6, 1.4)
+    users = adjustment.embeddings.user_vectors
+    item, user = np.linspace(0, 2, 5, dtype=np.float32), np.linspace(1, 0, 5, dtype=np.float32)
+    together = adjustment.query(users, item, user)
+    apart = [adjustment.query(u, float(a), float(b)) for u, a, b in zip(users, item, user, strict=True)]
+    assert np.allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
+    assert together.dtype == np.float32
+    with pytest.raises(
+        InputError, match=r"one number or one for each of the vectors \(5,\), got shapes \(4,\)"
+    ):
+        adjustment.query(users, item[:4])
+    with pytest.raises(InputError, match="strengths must be finite numbers"):
+        adjustment.query(users, np.full(5, np.nan, dtype=np.float32))

@@ -1,5 +1,6 @@
 """Vectors that somebody else trained: a popularity planted by hand is found, and none is invented."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import polars as pl
 import pytest
 
 import counterpop as cp
+from conftest import make_log
 from counterpop.errors import InputError
 from counterpop.interactions import pair_keys
 from counterpop.worlds import World, taste_recall
@@ -102,9 +104,114 @@ def test_ids_without_vectors_and_vectors_without_ids(taste_world: World, split: 
     broken[7] = 0
     with pytest.warns(cp.CounterpopWarning, match="1 item vectors are all zero"):
         cp.debias(users, broken, log)
-    dropped = cp.debias(users, items[:290], log, item_ids=ids[:290], drop_unknown=True)
+    with pytest.warns(cp.CounterpopWarning, match="left out .* pairs: 0 users and 10 items have no vector"):
+        dropped = cp.debias(users, items[:290], log, item_ids=ids[:290], drop_unknown=True)
     assert dropped.embeddings is not None
     assert len(dropped.embeddings.item_ids) == 290
+
+
+def test_the_order_of_a_ledger_is_that_of_the_vectors(taste_world: World, split: cp.Split) -> None:
+    run = cp.train(split, dim=8, epochs=10, seed=0)
+    vectors, ledger = run.embeddings, run.ledger
+    own = cp.find_directions(run.model, split.train)
+    shuffled = np.random.default_rng(0).permutation(split.train.n_items)
+    fix = cp.debias(
+        vectors.user_vectors, vectors.item_vectors[shuffled], split.train,
+        user_ids=vectors.user_ids, item_ids=vectors.item_ids[shuffled],
+        ledger=replace(ledger, items=ledger.items[shuffled]),
+    )  # fmt: skip
+    assert fix.item_direction == pytest.approx(own.item, abs=1e-6)
+    assert fix.user_direction == pytest.approx(own.user, abs=1e-6)
+
+
+@pytest.mark.parametrize("side", ["user", "item"])
+def test_every_mismatch_has_its_sentence(taste_world: World, split: cp.Split, side: str) -> None:
+    users, items = planted(taste_world, 0.5)
+    given = {
+        "user_vectors": users, "item_vectors": items,
+        "user_ids": split.train.user_ids, "item_ids": split.train.item_ids,
+    }  # fmt: skip
+
+    def run(**changed: object) -> cp.Debiasing:
+        return cp.debias(**given | changed, interactions=split.train)
+
+    vectors, ids = given[f"{side}_vectors"], given[f"{side}_ids"]
+    names = f"{side}_vectors", f"{side}_ids"
+    with pytest.raises(InputError, match=f"every {side} needs a vector, but 5 {side}s of the log have none"):
+        run(**dict(zip(names, (vectors[5:], ids[5:]), strict=True)))
+    extra = np.vstack([vectors, vectors[:3]]), np.append(ids, [10_000, 10_001, 10_002])
+    with pytest.warns(cp.CounterpopWarning, match=f"3 of .* {side} vectors have no interaction in the log"):
+        run(**dict(zip(names, extra, strict=True)))
+    with pytest.raises(InputError, match="must have the same width, got"):
+        run(**{names[0]: vectors[:, 1:]})
+    with pytest.raises(InputError, match=f"has 0 and others, the vectors 10000 and others; pass {side}_ids"):
+        run(**{names[1]: ids + 10_000})
+    broken = vectors.copy()
+    broken[3, 0] = np.inf
+    with pytest.raises(InputError, match=f"1 {side} vectors hold NaN or infinity"):
+        run(**{names[0]: broken})
+    broken[3] = 0
+    with pytest.warns(cp.CounterpopWarning, match=f"1 {side} vectors are all zero"):
+        run(**{names[0]: broken})
+    mixed = np.random.default_rng(0).permutation(ids)
+    with pytest.warns(
+        cp.CounterpopWarning, match="as by chance: check that each vector stands beside its id"
+    ):
+        run(**{names[1]: mixed})
+
+
+def test_a_dial_with_a_target_and_a_floor(taste_world: World, split: cp.Split) -> None:
+    users, items = planted(taste_world, 0.5)
+    free = cp.debias(users, items, split.train, floor={"recall": 0.5}, target="average_popularity")
+    bound = cp.debias(users, items, split.train, floor={"recall": 0.98}, target="average_popularity")
+    assert free.uniform.adjusted.average_popularity < bound.uniform.adjusted.average_popularity
+    assert bound.uniform.adjusted.average_popularity < bound.uniform.plain.average_popularity
+    assert "recall falls from" in free.price
+    assert cp.debias(users, items, split.train, holdout=split.valid).price == ""  # a gain on both parts
+    plain, chosen = (bound.ordinary_grid.at(*pair)["recall"] for pair in ((0.0, 0.0), bound.tried))
+    assert chosen >= 0.98 * plain
+    for target, sign in (("gini", -1), ("tail_share", 1), ("ndcg", 1)):
+        found = cp.debias(users, items, split.train, floor={"recall": 0.9}, target=target)
+        assert found.gained
+        assert sign * (getattr(found.uniform.adjusted, target) - getattr(found.uniform.plain, target)) > 0
+    with pytest.warns(cp.CounterpopWarning, match="coverage alone asks for whatever strengths move it most"):
+        cp.debias(users, items, split.train, target="coverage")
+    with pytest.raises(InputError, match="floor must name one of"):
+        cp.debias(users, items, split.train, floor={"speed": 0.9})
+
+
+def test_the_curve_holds_every_point_and_its_frontier(taste_world: World, split: cp.Split) -> None:
+    found = cp.debias(*planted(taste_world, 0.5), split.train)
+    curve = found.curve()
+    assert len(curve["frontier"]) == 121
+    points = np.column_stack([curve["uniform_recall"], curve["ordinary_recall"]])
+    for n, point in enumerate(points):
+        beaten = ((points >= point).all(axis=1) & (points > point).any(axis=1)).any()
+        assert curve["frontier"][n] == (not beaten)
+    at = (curve["item_strength"] == found.tried[0]) & (curve["user_strength"] == found.tried[1])
+    assert curve["uniform_recall"][at] == curve["uniform_recall"].max()
+    assert found.ordinary_grid.at(0.4, 0.6)["ndcg"] in curve["ordinary_ndcg"]
+
+
+def test_in_a_large_catalogue_a_sample_of_users_stands_for_all(
+    taste_world: World, split: cp.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, items = planted(taste_world, 0.5)
+    whole = cp.debias(users, items, split.train)
+    assert whole.sample is None
+    monkeypatch.setattr("counterpop.debiasing.MOST_SCORES", 200 * 300)
+    some = cp.debias(users, items, split.train)
+    assert some.sample == 200
+    assert some.grid.users == len(some.uniform.plain.users) == len(some.ordinary.plain.users) == 200
+    assert np.isin(some.uniform.plain.users, whole.uniform.plain.users).all()
+    assert some.gained
+
+
+def test_too_few_users_is_one_sentence() -> None:
+    log = make_log([(0, 0), (0, 1), (0, 2)], 1, 3)
+    draw = np.random.default_rng(0)
+    with pytest.raises(InputError, match="held-out pairs of several users are needed to choose and to prove"):
+        cp.debias(draw.normal(size=(1, 4)), draw.normal(size=(3, 4)), log)
 
 
 def test_the_command_in_every_format(
@@ -148,6 +255,11 @@ def test_the_command_in_every_format(
         assert printed["uniform"]["adjusted"]["recall"] == expected.uniform.adjusted.recall
         saved = cp.load_adjustment(tmp_path / "fix")
         assert np.array_equal(saved.query(users), expected.query(users))
+        assert json.loads((tmp_path / "fix" / "effect.json").read_text())["tried"] == list(expected.tried)
+        curve = pl.read_parquet(tmp_path / "fix" / "curve.parquet")
+        assert curve["uniform_recall"].to_list() == expected.curve()["uniform_recall"].tolist()
+        plain = json.loads((tmp_path / "fix" / "adjustment.json").read_text())
+        assert plain["item_direction"] == expected.item_direction.tolist()
         written = pl.read_parquet(tmp_path / "fix" / "items.parquet")["vector"].to_numpy()
         assert np.stack(written) @ users[0] == pytest.approx(
             cp.adjust(expected.embeddings, expected).item_vectors @ users[0], abs=1e-5
@@ -174,3 +286,35 @@ def test_broken_vector_files_are_one_sentence(
         read_vectors(tmp_path / name)
     with pytest.raises(InputError, match="does not exist"):
         read_vectors(tmp_path / "missing.npy")
+
+
+def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_path: Path) -> None:
+    from counterpop.reporting import write_debiasing
+
+    log = split.train
+    found = cp.debias(*planted(taste_world, 0.5), log, floor={"ndcg": 0.9})
+    write_debiasing(found, tmp_path / "page.html", "<shop>")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"Yes: take it out, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
+    assert "&lt;shop&gt;" in page
+    assert "<shop>" not in page
+    assert "the figures are too high" in page
+    assert f"{found.uniform.plain.recall:.4f} → {found.uniform.adjusted.recall:.4f}" in page
+    assert "ndcg at least 0.9 of the plain model" in page
+    assert "Strengths by segment" not in page
+    left = cp.debias(taste_world.user_taste, taste_world.item_taste, log, holdout=split.valid)
+    segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
+    write_debiasing(replace(left, segments=segments, by_segment=left.uniform), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "No: leave the vectors as they are" in page
+    assert "the figures are too high" not in page
+    assert '<th scope="row">from 9</th><td>1.0</td><td>1.2</td>' in page
+
+
+def test_segments_are_saved_with_the_adjustment(tmp_path: Path) -> None:
+    east, north = np.eye(2, dtype=np.float32)
+    segments = cp.Segments("head-taste", (0.3, 0.6), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
+    cp.save_adjustment(cp.Adjustment(east, north, 0.4, 0.2, segments=segments), tmp_path / "fix")
+    assert cp.load_adjustment(tmp_path / "fix").segments == segments
+    cp.save_adjustment(cp.Adjustment(east, north, 0.4, 0.2), tmp_path / "fix")
+    assert cp.load_adjustment(tmp_path / "fix").segments is None

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from counterpop.reporting import figures, write_audit, write_report
+import counterpop as cp
+from counterpop.reporting import figures, write_audit, write_debiasing, write_report
 from counterpop.reporting.tables import format_figure
 from test_reporting import make_report, some_audits
 
@@ -46,13 +48,23 @@ def reports() -> list:
     return [one, other, replace(other, name="left alone", evaluation=left, ledger=None)]
 
 
+def some_debiasing() -> cp.Debiasing:
+    world = cp.make_world(600, 120, seed=2)
+    users = np.hstack([world.user_taste, np.ones((600, 1))])
+    popularity = np.log1p(world.log.item_counts)[:, None]
+    found = cp.debias(users, np.hstack([world.item_taste, popularity]), world.log)
+    segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
+    return replace(found, segments=segments, by_segment=found.uniform)
+
+
 @pytest.fixture(scope="module")
 def pages(reports: list, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     write_report(reports, folder / "report.html")
     write_report([replace(reports[0], name=f"run {n}") for n in range(MANY)], folder / "many.html")
     write_audit(some_audits(reports[0]), folder / "audit.html")
-    return {name: folder / f"{name}.html" for name in ("report", "many", "audit")}
+    write_debiasing(some_debiasing(), folder / "debias.html")
+    return {name: folder / f"{name}.html" for name in ("report", "many", "audit", "debias")}
 
 
 @pytest.fixture
@@ -97,7 +109,7 @@ def test_a_page_is_light_and_takes_less_than_two_seconds_to_open(
 @pytest.mark.parametrize(
     ("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"]
 )
-@pytest.mark.parametrize("name", ["report", "audit"])
+@pytest.mark.parametrize("name", ["report", "audit", "debias"])
 def test_everybody_can_read_it(
     visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path
 ) -> None:

@@ -17,68 +17,50 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # `as` tells type checkers that these are for everybody
-    from counterpop.adjustment import Adjustment as Adjustment, adjust as adjust
+if TYPE_CHECKING:
+    from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
-        load_adjustment as load_adjustment,
-        load_development as load_development,
-        load_run as load_run,
-        load_split as load_split,
-        save_adjustment as save_adjustment,
-        save_run as save_run,
-        save_split as save_split,
-        save_tuning as save_tuning,
+        load_adjustment,
+        load_development,
+        load_run,
+        load_split,
+        save_adjustment,
+        save_run,
+        save_split,
+        save_tuning,
     )
-    from counterpop.auditing import Audit as Audit, audit as audit, audit_model as audit_model
-    from counterpop.debiasing import Debiasing as Debiasing, debias as debias
-    from counterpop.directions import Directions as Directions, find_directions as find_directions
-    from counterpop.embeddings import Embeddings as Embeddings
-    from counterpop.errors import (
-        CounterpopError as CounterpopError,
-        CounterpopWarning as CounterpopWarning,
-        InputError as InputError,
-    )
-    from counterpop.evaluation import (
-        Evaluation as Evaluation,
-        Measures as Measures,
-        compare as compare,
-        evaluate as evaluate,
-        measure as measure,
-    )
-    from counterpop.interactions import Interactions as Interactions, head as head
-    from counterpop.ledger import Ledger as Ledger, gradient_picture as gradient_picture
-    from counterpop.metrics.popularity import mean_by_rank as mean_by_rank
-    from counterpop.ranking import rank as rank
-    from counterpop.readers import (
-        read_interactions as read_interactions,
-        read_names as read_names,
-        read_recommendations as read_recommendations,
-    )
-    from counterpop.runs import Model as Model, Run as Run
+    from counterpop.auditing import Audit, audit, audit_model
+    from counterpop.debiasing import Debiasing, debias
+    from counterpop.directions import Directions, find_directions
+    from counterpop.drift import Drift, check_drift
+    from counterpop.embeddings import Embeddings
+    from counterpop.errors import CounterpopError, CounterpopWarning, InputError
+    from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
+    from counterpop.interactions import Interactions, head
+    from counterpop.ledger import Ledger, gradient_picture
+    from counterpop.metrics.popularity import mean_by_rank
+    from counterpop.ranking import rank
+    from counterpop.readers import read_interactions, read_names, read_recommendations
+    from counterpop.runs import Model, Run
     from counterpop.splits import (
-        Development as Development,
-        Split as Split,
-        split_as_given as split_as_given,
-        split_intervened as split_intervened,
-        split_mixed as split_mixed,
-        split_random as split_random,
-        split_temporal as split_temporal,
-        split_uniform as split_uniform,
+        Development,
+        Split,
+        split_as_given,
+        split_intervened,
+        split_mixed,
+        split_random,
+        split_temporal,
+        split_uniform,
     )
-    from counterpop.training import Settings as Settings, train as train
-    from counterpop.tuning import (
-        Grid as Grid,
-        choose_strengths as choose_strengths,
-        search_strengths as search_strengths,
-        tune as tune,
-    )
-    from counterpop.worlds import World as World, make_world as make_world
+    from counterpop.training import Settings, train
+    from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
+    from counterpop.worlds import World, make_world
 
 __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `import counterpop` stays light.
 _HOMES = {
-    "adjustment": ("Adjustment", "adjust"),
+    "adjustment": ("Adjustment", "Segments", "adjust"),
     "artifacts": (
         "load_adjustment", "load_development", "load_run", "load_split",
         "save_adjustment", "save_run", "save_split", "save_tuning",
@@ -86,6 +68,7 @@ _HOMES = {
     "auditing": ("Audit", "audit", "audit_model"),
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
+    "drift": ("Drift", "check_drift"),
     "embeddings": ("Embeddings",),
     "errors": ("CounterpopError", "CounterpopWarning", "InputError"),
     "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),

@@ -28,7 +28,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from counterpop import __version__
-from counterpop.adjustment import Adjustment
+from counterpop.adjustment import Adjustment, Segments
+from counterpop.debiasing import Debiasing
 from counterpop.embeddings import Embeddings
 from counterpop.errors import ArtifactError, InputError
 from counterpop.interactions import Ids, Interactions
@@ -157,10 +158,27 @@ def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Ma
         _write_directions(adjustment, new)
 
 
-def save_adjustment(adjustment: Adjustment, path: str | Path, vectors: Embeddings | None = None) -> None:
-    """Writes two directions and two strengths, all that a query needs; `vectors` go beside them, with ids."""
-    with _replaced(Path(path), "adjustment", {"tuning": _strengths(adjustment)}) as folder:
+def save_adjustment(
+    adjustment: Adjustment,
+    path: str | Path,
+    vectors: Embeddings | None = None,
+    made_from: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes two directions and two strengths, all that a query needs; `vectors` go beside them, with ids.
+
+    What `debias` found is written with its effect (`effect.json`) and its trade-off (`curve.parquet`).
+    `made_from` says out of what it was made, for `origin_of`.
+    """
+    content = {"tuning": _strengths(adjustment), "made_from": dict(made_from or {})}
+    with _replaced(Path(path), "adjustment", content) as folder:
         _write_directions(adjustment, folder)
+        vectors_too = {s: getattr(adjustment, s).tolist() for s in ("item_direction", "user_direction")}
+        # for languages without safetensors
+        (folder / "adjustment.json").write_text(json.dumps(_strengths(adjustment) | vectors_too) + "\n")
+        if isinstance(adjustment, Debiasing):
+            text = json.dumps(adjustment.to_json(), indent=2, default=_plain)
+            (folder / "effect.json").write_text(text + "\n")
+            pl.DataFrame(adjustment.curve()).write_parquet(folder / "curve.parquet")
         if vectors is not None:
             for name, ids, matrix in (
                 ("users", vectors.user_ids, vectors.user_vectors),
@@ -177,6 +195,11 @@ def load_adjustment(path: str | Path) -> Adjustment:
     if not manifest["tuning"]:
         raise ArtifactError(f"{folder} has not been tuned yet; run `counterpop tune {folder}`")
     return _read_adjustment(folder, manifest["tuning"])
+
+
+def origin_of(path: str | Path) -> dict[str, Any]:
+    """What `save_adjustment` was told that the adjustment was made from; empty where it was told nothing."""
+    return dict(_read_manifest(Path(path), "adjustment", "run").get("made_from", {}))
 
 
 def check_target(path: str | Path, kind: str) -> None:
@@ -274,7 +297,8 @@ def _read_manifest(folder: Path, *kinds: str, without: str | None = None) -> dic
     """The manifest, once kind, format and every checksum (but those of `without`) are found right."""
     what = " or ".join(kinds)
     if not (folder / MANIFEST).is_file():
-        raise ArtifactError(f"{folder} is not a {what} folder: it has no {MANIFEST}")
+        article = "an" if what.startswith("a") else "a"
+        raise ArtifactError(f"{folder} is not {article} {what} folder: it has no {MANIFEST}")
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
         kind, written_format, files = manifest["kind"], int(manifest["format"]), dict(manifest["files"])
@@ -381,9 +405,13 @@ def _read_adjustment(
     folder: Path, tuning: Mapping[str, Any], embeddings: Embeddings | None = None, refit: bool = False
 ) -> Adjustment:
     tensors = _read_tensors(folder / "adjustment.safetensors")
+    found = tuning.get("segments")
+    segments = found and Segments(
+        found["by"], tuple(found["bounds"]), tuple((item, user) for item, user in found["strengths"])
+    )
     return Adjustment(
         tensors["item_direction"], tensors["user_direction"],
-        tuning["item_strength"], tuning["user_strength"], embeddings, refit,
+        tuning["item_strength"], tuning["user_strength"], embeddings, refit, segments,
     )  # fmt: skip
 
 
@@ -405,7 +433,12 @@ def _read_grid(path: Path, tuning: Mapping[str, Any]) -> Grid:
 
 
 def _strengths(adjustment: Adjustment) -> dict[str, Any]:
-    return {"item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength}
+    segments = adjustment.segments and asdict(adjustment.segments)
+    return {
+        "item_strength": adjustment.item_strength,
+        "user_strength": adjustment.user_strength,
+        "segments": segments,
+    }
 
 
 def _plain(value: Any) -> Any:

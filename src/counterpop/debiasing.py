@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
+from counterpop.adjustment import Adjustment, Segments
 from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.evaluation import PER_USER, Measures, compare, measure_model
+from counterpop.evaluation import PER_USER, Measures, compare, measure, measure_model
 from counterpop.interactions import BoolArray, Ids, Interactions, as_ids, pair_keys
+from counterpop.ledger import Ledger
+from counterpop.ranking import rank, tie_order
 from counterpop.runs import Model
+from counterpop.segmentation import choose_segments, divide
 from counterpop.splits import draw_by_item
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths, search_strengths
 
 # Pairs drawn from the log itself where there is no later one: at least so many of every item, and so many in
 # all where that takes no more than a share of the log.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 10_000, 0.2
+MOST_SCORES = 2_000_000_000  # users x items on each side; more users tell little more and take minutes
 SIGNIFICANT = 0.01  # stricter than usual: the best of 121 points is what is put to the test
-USER_STREAM, PAIR_STREAM = 500, 501
+USER_STREAM, PAIR_STREAM, ORDER_STREAM = 500, 501, 502
+ORDER_PAIRS = 20_000
+PART_NAMES = "every item alike", "pairs as they come"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +61,66 @@ class Debiasing(Adjustment):
     """On held-out pairs that hold every item about equally often."""
     ordinary: Effect
     """On held-out pairs as they come."""
+    by_segment: Effect | None
+    """Strengths by segment (adjusted) against one pair for all (plain); None if none were worth a test."""
     grid: Grid
     """What the strengths were chosen from."""
+    ordinary_grid: Grid
+    """The same on held-out pairs as they come: what a floor is measured on."""
     tried: tuple[float, float]
     """The strengths that looked best; those of the adjustment itself are 0 where they proved no better."""
+    target: Target
+    floor: Mapping[str, float]
+    k: int
     in_sample: bool
     """Whether the held-out pairs were in the log the model was trained on: figures are then too high."""
+    sample: int | None
+    """Most users on each side, drawn at random, where the catalogue is too large for all; else None."""
+    item_counts: NDArray[np.int64]
+    """(I,) interactions of every item in the log."""
 
     @property
     def gained(self) -> bool:
         return (self.item_strength, self.user_strength) != (0.0, 0.0)
+
+    @property
+    def price(self) -> str:
+        """What the gain costs in accuracy on held-out pairs as they come: a sentence, or none."""
+        row = self.ordinary.comparison["recall"]
+        if not self.gained or row["difference"] >= 0 or row["p_value"] >= SIGNIFICANT:
+            return ""
+        plain, adjusted = self.ordinary.plain.recall, self.ordinary.adjusted.recall
+        return (
+            "The price: on held-out pairs as they come, which favour what was popular already, recall falls "
+            f"from {plain:.4f} to {adjusted:.4f}; a floor (--floor recall=0.95) bounds it."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `counterpop debias --json` prints."""
+        return {
+            "gained": self.gained, "in_sample": self.in_sample, "sample": self.sample, "k": self.k,
+            "target": self.target, "floor": dict(self.floor), "tried": self.tried,
+            "item_strength": self.item_strength, "user_strength": self.user_strength,
+            "uniform": self.uniform.to_json(), "ordinary": self.ordinary.to_json(),
+            "segments": self.segments and vars(self.segments),
+            "by_segment": self.by_segment and self.by_segment.to_json(),
+        }  # fmt: skip
+
+    def curve(self) -> dict[str, NDArray[Any]]:
+        """The whole trade-off as columns: every pair of strengths and its metrics on both held-out parts.
+
+        `frontier` marks the points that no other beats in both the target on uniform pairs and the recall on
+        ordinary ones.
+        """
+        a, b = np.meshgrid(self.grid.item_strengths, self.grid.user_strengths, indexing="ij")
+        columns: dict[str, NDArray[Any]] = {"item_strength": a.ravel(), "user_strength": b.ravel()}
+        for part, grid in (("uniform", self.grid), ("ordinary", self.ordinary_grid)):
+            columns |= {f"{part}_{name}": value.ravel() for name, value in grid.values.items()}
+        sign = -1 if self.target in LOWER_IS_BETTER else 1
+        first, second = sign * columns[f"uniform_{self.target}"], columns["ordinary_recall"]
+        no_worse = (first[:, None] >= first) & (second[:, None] >= second)  # [m, n]: m against n
+        better = no_worse & ((first[:, None] > first) | (second[:, None] > second))
+        return columns | {"frontier": np.asarray(~better.any(axis=0))}
 
 
 def debias(
@@ -75,6 +131,7 @@ def debias(
     holdout: Interactions | None = None,
     user_ids: Sequence[Any] | Ids | None = None,
     item_ids: Sequence[Any] | Ids | None = None,
+    ledger: Ledger | None = None,
     drop_unknown: bool = False,
     target: Target = "recall",
     floor: Mapping[str, float] | None = None,
@@ -82,51 +139,76 @@ def debias(
     item_direction: ItemDirection | None = None,
     user_direction: UserDirection | None = None,
     seed: int = 0,
+    report: Callable[[str], None] = lambda stage: None,
 ) -> Debiasing:
     """A tuned adjustment of given vectors, and its effect on users who took no part in the choice.
 
-    Without ids, row n of the vectors belongs to the n-th id of the log. Strengths are chosen on half of the
-    users, on pairs of `holdout` (a later log, less what the first one holds), drawn so that items count about
-    equally; without one, on a few pairs of every item of the log itself, which the model has seen: the choice
-    carries over, the figures are too high. The other half of the users shows the effect; where `target` is
-    not better there (paired test, p < .01), the strengths are 0. Every id of the logs needs a vector, or
-    `drop_unknown=True`.
+    Without ids, row n of the vectors (and of a ledger) belongs to the n-th id of the log. Strengths are
+    chosen on half of the users, on pairs of `holdout` (a later log, less what the first one holds), drawn so
+    that items count about equally; without one, on a few pairs of every item of the log itself, which the
+    model has seen: the choice carries over, the figures are too high. The other half of the users shows the
+    effect; where `target` is not better there (paired test, p < .01), the strengths are 0.
+    `floor={"ndcg": 0.98}` keeps to strengths that leave so much of the plain model's NDCG on held-out pairs
+    as they come. Segments of users get strengths of their own where that is better than one pair for all,
+    chosen and tested the same way.
+
+    Every id of the logs needs a vector, or `drop_unknown=True`. In catalogues of many items a random sample
+    of the users chooses and proves: see `sample`. `report` is told each stage of the work as it begins.
     """
-    vectors = _embeddings(user_vectors, item_vectors, interactions, user_ids, item_ids)
-    log = _in_order_of(interactions, vectors, drop_unknown)
-    generator = np.random.default_rng([seed, PAIR_STREAM])
-    if holdout is None:
-        of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
-        uniform = _mask(log, draw_by_item(log, np.full(log.n_items, of_each), generator))
-        some = _mask(log, generator.choice(len(log), uniform.sum(), replace=False))
-        parts = [(log.rows(~mask), log.rows(mask)) for mask in (uniform, some)]
-    else:
-        later = _in_order_of(holdout, vectors, drop_unknown)
-        later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
-        if not len(later):
-            raise InputError(
-                "the holdout must hold pairs that the log does not, but it has none; pass a later log"
+    if target not in ("recall", "hit_rate", "ndcg") and not floor:
+        text = (
+            f"{target} alone asks for whatever strengths move it most, at any cost in accuracy; "
+            "a floor such as recall=0.95 bounds the cost"
+        )
+        warnings.warn(CounterpopWarning(text), stacklevel=2)
+    vectors = as_embeddings(user_vectors, item_vectors, interactions, user_ids, item_ids)
+    log = in_order_of(interactions, vectors, drop_unknown)
+    _check_fit(vectors, log, seed)
+    if ledger is not None:
+        orders = [
+            slice(None) if ids is None else np.argsort(as_ids(ids, known, what), kind="stable")
+            for what, ids, known in (
+                ("user", user_ids, interactions.user_ids),
+                ("item", item_ids, interactions.item_ids),
             )
-        flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
-        uniform = _mask(later, draw_by_item(later, np.full(log.n_items, flat), generator))
-        parts = [(log, later.rows(uniform)), (log, later)]
-    chooses = np.random.default_rng([seed, USER_STREAM]).random(log.n_users) < 0.5
-    directions = find_directions(Model(vectors), log, item_direction, user_direction)
-    grids = [
-        search_strengths(vectors, directions, seen, held.rows(chooses[held.user_ix]), k=k)
-        for seen, held in parts
-    ]
+        ]
+        ledger = replace(ledger, users=ledger.users[orders[0]], items=ledger.items[orders[1]])
+    later = None if holdout is None else in_order_of(holdout, vectors, drop_unknown)
+    trial = hold_out(log, later, seed)
+    directions = find_directions(Model(vectors, ledger), log, item_direction, user_direction)
+    division = divide(log, seed)
+    grids = []
+    for name, part in zip(PART_NAMES, trial.parts, strict=True):
+        report(f"measuring 121 pairs of strengths, {name}")
+        grids.append(
+            search_strengths(vectors, directions, part.seen, part.chooses, k=k, user_groups=division.cells)
+        )
     tried = choose_strengths(grids[0], target, floor, grids[1])
     best = Adjustment(directions.item, directions.user, *tried, vectors)
-    effects = [_effect(best, seen, held.rows(~chooses[held.user_ix]), k, seed) for seen, held in parts]
-    strengths = tried if _is_better(effects[0], target) else (0.0, 0.0)
+    effects = []
+    for name, part in zip(PART_NAMES, trial.parts, strict=True):
+        report(f"proving strengths {tried[0]} and {tried[1]} on other users, {name}")
+        effects.append(_effect(best, part, k, seed))
+    strengths = tried if is_better(effects[0], target) else (0.0, 0.0)
+    segments, by_segment = None, None
+    if strengths != (0.0, 0.0):
+        segments = choose_segments(grids, division, target, floor)
+    if segments is not None:
+        report(f"proving strengths by {segments.by} on other users")
+        by_segment = _segment_effect(
+            best, effects[0].adjusted, segments, division.values[segments.by], trial.parts[0], k, seed
+        )
+        segments = segments if is_better(by_segment, target) else None
     return Debiasing(
-        directions.item, directions.user, *strengths, vectors,
-        uniform=effects[0], ordinary=effects[1], grid=grids[0], tried=tried, in_sample=holdout is None,
+        directions.item, directions.user, *strengths, vectors, segments=segments,
+        uniform=effects[0], ordinary=effects[1], by_segment=by_segment,
+        grid=replace(grids[0], user_groups=()), ordinary_grid=replace(grids[1], user_groups=()), tried=tried,
+        target=target, floor=floor or {}, k=k, in_sample=holdout is None, sample=trial.sample,
+        item_counts=log.item_counts,
     )  # fmt: skip
 
 
-def _embeddings(
+def as_embeddings(
     user_vectors: NDArray[np.floating],
     item_vectors: NDArray[np.floating],
     log: Interactions,
@@ -153,19 +235,20 @@ def _embeddings(
         twice = np.flatnonzero(own[1:] == own[:-1])
         if len(twice):
             raise InputError(f"{what} ids must be given once, but {own[twice[:1]].tolist()[0]!r} comes twice")
-        zero = np.flatnonzero(~matrix.any(axis=1))
-        if len(zero):
-            text = f"{len(zero)} {what} vectors are all zero, so that all their scores are 0"
+        zero = len(matrix) - np.count_nonzero(matrix.any(axis=1))
+        if zero:
+            text = f"{zero} {what} vectors are all zero, so that all their scores are 0"
             warnings.warn(CounterpopWarning(text), stacklevel=3)
-        sides.append((matrix[order], own))
+        in_order = bool((order[1:] > order[:-1]).all())
+        sides.append((matrix if in_order else matrix[order], own))
     (users, own_users), (items, own_items) = sides
     return Embeddings(users, items, own_users, own_items)
 
 
-def _in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> Interactions:
-    """The log with the positions of the vectors; ids without a vector are an error, or left out."""
+def in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> Interactions:
+    """The log with the positions of the vectors; ids without a vector are an error, or left out and told."""
     keep = np.ones(len(log), dtype=bool)
-    moved = []
+    moved, without = [], []
     for what, ids, known, ix in (
         ("user", log.user_ids, vectors.user_ids, log.user_ix),
         ("item", log.item_ids, vectors.item_ids, log.item_ix),
@@ -173,16 +256,113 @@ def _in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> 
         asked = as_ids(ids, known, what)
         at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
         missing = np.flatnonzero(known[at] != asked)
+        if len(missing) == len(asked):
+            raise InputError(
+                f"the log and the vectors must share {what} ids, but the log has "
+                f"{asked[:1].tolist()[0]!r} and others, the vectors {known[:1].tolist()[0]!r} and others; "
+                f"pass {what}_ids (--{what}-ids)"
+            )
         if len(missing) and not drop_unknown:
             raise InputError(
                 f"every {what} needs a vector, but {len(missing)} {what}s of the log have none "
-                f"(first: {asked[missing[:1]].tolist()[0]!r}); pass drop_unknown=True to leave them out"
+                f"(first: {asked[missing[:1]].tolist()[0]!r}); pass drop_unknown=True (--drop-unknown) to "
+                "leave them out"
             )
         keep &= ~np.isin(ix, missing)
         moved.append(at.astype(np.int32)[ix])
+        without.append(f"{len(missing)} {what}s")
+    if not keep.all():
+        text = f"left out {(~keep).sum()} of {len(keep)} pairs: {' and '.join(without)} have no vector"
+        warnings.warn(CounterpopWarning(text), stacklevel=3)
+    if not keep.any():
+        raise InputError("the log and the vectors must share ids, but no pair is left; pass the ids it uses")
     users, items = (positions[keep] for positions in moved)
     order = np.lexsort((items, users))
     return Interactions(users[order], items[order], vectors.user_ids, vectors.item_ids)
+
+
+def _check_fit(vectors: Embeddings, log: Interactions, seed: int) -> None:
+    """Warns of vectors that the log does not know, and where they and the log do not seem to belong together.
+
+    Rows in the wrong order cannot be seen from their number. They show in that a user's own pairs then score
+    no higher than the same items do for other users.
+    """
+    for what, counts in (("user", log.user_counts), ("item", log.item_counts)):
+        unknown = int((counts == 0).sum())
+        if unknown:
+            does = "take no part" if what == "user" else "can be recommended, with a popularity of 0"
+            text = f"{unknown} of {len(counts)} {what} vectors have no interaction in the log: they {does}"
+            warnings.warn(CounterpopWarning(text), stacklevel=3)
+    generator = np.random.default_rng([seed, ORDER_STREAM])
+    rows = generator.choice(len(log), min(ORDER_PAIRS, len(log)), replace=False)
+    users, items = log.user_ix[rows], vectors.item_vectors[log.item_ix[rows]]
+    own, other = (
+        (vectors.user_vectors[ix] * items).sum(axis=1) for ix in (users, generator.permutation(users))
+    )
+    apart = own != other
+    share = float((own[apart] > other[apart]).mean()) if apart.any() else 0.5
+    if len(rows) >= 500 and share < 0.5 + 1.5 / np.sqrt(len(rows)):  # three standard errors
+        text = (
+            f"a user's own pairs score higher than the same items for another user only {share:.0%} of the "
+            "time, as by chance: check that each vector stands beside its id, and that the log is the model's"
+        )
+        warnings.warn(CounterpopWarning(text), stacklevel=3)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Held-out pairs, and what the users behind them have seen before."""
+
+    seen: Interactions
+    chooses: Interactions
+    """Held-out pairs of the users on whom strengths are chosen."""
+    proves: Interactions
+    """Those of the others, who show the effect."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    parts: tuple[Part, Part]
+    """Uniform over items, and as they come."""
+    sample: int | None
+
+
+def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
+    """Held-out pairs of a later log, or else of the log itself, for users who choose and users who prove."""
+    generator = np.random.default_rng([seed, PAIR_STREAM])
+    if later is None:
+        of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
+        uniform = _mask(log, draw_by_item(log, np.full(log.n_items, of_each), generator))
+        some = _mask(log, generator.choice(len(log), uniform.sum(), replace=False))
+        parts = [(log.rows(~mask), log.rows(mask)) for mask in (uniform, some)]
+    else:
+        later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
+        if not len(later):
+            raise InputError(
+                "the holdout must hold pairs that the log does not, but it has none; pass a later log"
+            )
+        flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
+        uniform = _mask(later, draw_by_item(later, np.full(log.n_items, flat), generator))
+        parts = [(log, later.rows(uniform)), (log, later)]
+    chance = np.random.default_rng([seed, USER_STREAM]).random(log.n_users)
+    most = max(1, MOST_SCORES // log.n_items)
+    sampled = False
+    found = []
+    for seen, held in parts:
+        sides = []
+        for choosing in (True, False):
+            users = np.flatnonzero((held.user_counts > 0) & ((chance < 0.5) == choosing))
+            if not len(users):
+                raise InputError(
+                    f"held-out pairs of several users are needed to choose and to prove, got those of "
+                    f"{int((held.user_counts > 0).sum())}; pass a longer log"
+                )
+            sampled |= len(users) > most
+            mask = np.zeros(log.n_users, dtype=bool)
+            mask[users[np.argsort(chance[users])[:most]]] = True
+            sides.append(held.rows(mask[held.user_ix]))
+        found.append(Part(seen, *sides))
+    return Trial((found[0], found[1]), most if sampled else None)
 
 
 def _mask(log: Interactions, rows: NDArray[np.intp]) -> BoolArray:
@@ -191,17 +371,34 @@ def _mask(log: Interactions, rows: NDArray[np.intp]) -> BoolArray:
     return mask
 
 
-def _effect(best: Adjustment, seen: Interactions, held: Interactions, k: int, seed: int) -> Effect:
-    plain, adjusted = (
-        measure_model(a, seen, held, k, seed=seed) for a in (best.with_strengths(0.0, 0.0), best)
+def _effect(best: Adjustment, part: Part, k: int, seed: int) -> Effect:
+    """An adjustment against the plain vectors on the users who prove."""
+    before, after = (
+        measure_model(a, part.seen, part.proves, k, seed=seed) for a in (best.with_strengths(0.0, 0.0), best)
     )
-    return Effect(plain, adjusted, compare(adjusted, plain, seed=seed))
+    return Effect(before, after, compare(after, before, seed=seed))
 
 
-def _is_better(effect: Effect, target: Target) -> bool:
+def is_better(effect: Effect, target: Target) -> bool:
     """Whether the target is better; coverage and Gini have no paired test, so the figure alone decides."""
     sign = -1 if target in LOWER_IS_BETTER else 1
     if target not in PER_USER:
         return sign * float(getattr(effect.adjusted, target) - getattr(effect.plain, target)) > 0
     row = effect.comparison[target]
     return sign * row["difference"] > 0 and row["p_value"] < SIGNIFICANT
+
+
+def _segment_effect(
+    best: Adjustment, one_pair: Measures, segments: Segments, values: NDArray[np.float64], part: Part,
+    k: int, seed: int,
+) -> Effect:  # fmt: skip
+    """Strengths by segment against one pair for all, on the users who prove."""
+    assert best.embeddings is not None
+    users = one_pair.users
+    lists, _ = rank(
+        best.query(best.embeddings.user_vectors[users], *segments.strengths_of(values[users])),
+        best.embeddings.item_vectors, k,
+        users=users, seen=[part.seen], ties=tie_order(best.embeddings.item_ids),
+    )  # fmt: skip
+    apart = measure(lists, users, part.seen, part.proves, seed=seed)
+    return Effect(one_pair, apart, compare(apart, one_pair, seed=seed))

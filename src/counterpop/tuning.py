@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -42,6 +43,8 @@ class Grid:
     users: int
     looked_at: float
     """Mean number of items for each user that had to be ranked at every point; the rest was ruled out."""
+    user_groups: tuple[Grid, ...] = ()
+    """The same for each group of users, where groups were asked for; without coverage and Gini."""
 
     def at(self, item_strength: float, user_strength: float) -> dict[str, float]:
         """All metrics at one point of the grid."""
@@ -64,6 +67,7 @@ def search_strengths(
     exposure: bool = True,
     groups: bool = False,
     users: IntArray | None = None,
+    user_groups: IntArray | None = None,
     threads: int | None = None,
 ) -> Grid:
     """Every metric of `held` at every pair of strengths, exactly as separate evaluations would give it.
@@ -71,7 +75,8 @@ def search_strengths(
     One product of the big matrices serves all points: P'.Q' = P.Q - a (P.q)(Q.q) - b (P.p)(Q.p)
     + a b (P.p)(p.q)(Q.q). `weights` lets a held-out pair count more than another; `users` keeps to some
     users; `exposure=False` leaves out coverage and Gini, which need a count for each item and point;
-    `groups=True` adds to them the share of recommendations of every popularity group (`group_1_frequency`).
+    `groups=True` adds to them the share of recommendations of every popularity group (`group_1_frequency`);
+    `user_groups` (U,) numbers a group for every user, and each of those gets a grid of its own as well.
     """
     from counterpop.kernels.grid import search_grid
 
@@ -81,6 +86,12 @@ def search_strengths(
     users = np.flatnonzero(held.user_counts).astype(np.int32) if users is None else users
     if not len(users) or not held.user_counts[users].all():
         raise InputError("strengths are chosen on held-out pairs, but the validation part or a user has none")
+    n_groups, group_of = 1, np.zeros(len(users), dtype=np.int32)
+    if (
+        user_groups is not None
+    ):  # users of one group one after another, so that a block falls into few stretches
+        users = users[np.argsort(user_groups[users], kind="stable")]
+        n_groups, group_of = int(user_groups.max()) + 1, user_groups[users]
     points = _points(item_strengths, user_strengths)
     threads, k = threads or core_count(), min(k, len(embeddings.item_vectors))
     if exposure:  # each thread counts for every item and point
@@ -96,7 +107,7 @@ def search_strengths(
     seen = [(train.user_starts, cells.place[train.item_ix])]
     starts, held_items = held.user_starts, cells.place[held.item_ix]
     weights = np.ones(len(held), dtype=np.float32) if weights is None else weights
-    sums, weight = np.zeros((threads, len(a), 5)), np.zeros((threads, 1))
+    sums, weight = np.zeros((threads, n_groups, len(a), 5)), np.zeros((threads, n_groups, 1))
     exposed = np.zeros((threads, len(Q), len(a)) if exposure else (threads, 0, 0), dtype=np.int32)
 
     def work(part: int, stretch: slice) -> int:
@@ -106,30 +117,46 @@ def search_strengths(
             both = np.outer(along_user, a * b * (directions.item @ directions.user))
             item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)
             user_shift = -np.outer(along_user, b).astype(np.float32)
-            looked_at += search_grid(
-                scores, item_shift, user_shift, cells.item_part, cells.user_part, cells.starts, cells.boxes,
-                points.anchors, points.near, ties, counts, tail, starts, held_items, weights,
-                users[stretch][block], ideal_dcg(k), k, 0, len(scores),
-                sums[part], weight[part], exposed[part],
-            )  # fmt: skip
+            mine = group_of[stretch][block]
+            cuts = [0, *(np.flatnonzero(np.diff(mine)) + 1).tolist(), len(mine)]
+            for low, high in pairwise(cuts):
+                looked_at += search_grid(
+                    scores, item_shift, user_shift, cells.item_part, cells.user_part, cells.starts,
+                    cells.boxes, points.anchors, points.near, ties, counts, tail, starts, held_items, weights,
+                    users[stretch][block], ideal_dcg(k), k, low, high,
+                    sums[part, mine[low]], weight[part, mine[low]], exposed[part],
+                )  # fmt: skip
         return looked_at
 
     looked_at = sum(in_stretches(work, len(users), threads))
-    means = (sums.sum(axis=0) / weight.sum())[points.in_order]
-    values = {name: means[:, n] for n, name in enumerate(PER_USER)}
+    shape = len(item_strengths), len(user_strengths)
+
+    def means(sums: NDArray[np.float64], weight: float) -> dict[str, NDArray[np.float64]]:
+        with np.errstate(invalid="ignore"):  # NaN for a group without users
+            ordered = (sums / weight)[points.in_order]
+        return {name: ordered[:, n].reshape(shape) for n, name in enumerate(PER_USER)}
+
+    by_group, weights_by_group = sums.sum(axis=0), weight.sum(axis=(0, 2))
+    values = means(by_group.sum(axis=0), weights_by_group.sum())
     if exposure:
         shown = [exposed[:, :, g].sum(axis=0) for g in points.in_order]
         values |= {
-            "coverage": np.array([np.mean(n > 0) for n in shown]),
-            "gini": np.array([gini(n) for n in shown]),
+            "coverage": np.array([np.mean(n > 0) for n in shown]).reshape(shape),
+            "gini": np.array([gini(n) for n in shown]).reshape(shape),
         }
         if groups:
             of_group = popularity_groups(train.item_counts)[cells.order]
             shares = np.array([np.bincount(of_group, n, HEAD_GROUPS + 1) / max(1, n.sum()) for n in shown])
-            values |= {f"group_{g + 1}_frequency": shares[:, g] for g in range(HEAD_GROUPS + 1)}
-    shape = len(item_strengths), len(user_strengths)
-    by_name = {name: value.reshape(shape) for name, value in values.items()}
-    return Grid(item_strengths, user_strengths, by_name, len(users), looked_at / len(users))
+            values |= {
+                f"group_{g + 1}_frequency": shares[:, g].reshape(shape) for g in range(HEAD_GROUPS + 1)
+            }
+    axes, mean_looked_at = (item_strengths, user_strengths), looked_at / len(users)
+    sizes = np.bincount(group_of, minlength=n_groups).tolist()
+    parts = tuple(
+        Grid(*axes, means(by_group[g], weights_by_group[g]), sizes[g], mean_looked_at)
+        for g in range(n_groups)
+    )
+    return Grid(*axes, values, len(users), mean_looked_at, parts if user_groups is not None else ())
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
-"""Vectors in plain files: npy, npz, safetensors, parquet."""
+"""Vectors in plain files: npy, npz, safetensors, parquet; and whole models, by what their file looks like."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from counterpop.adapters.vectors import Vectors, matrix_of
 from counterpop.errors import InputError
 from counterpop.interactions import Ids
 
@@ -60,6 +62,43 @@ def _from_table(source: Path, table: pl.DataFrame) -> tuple[NDArray[Any], Ids]:
     rest = table.drop("id")
     if "vector" not in rest.columns:
         return rest.to_numpy(), ids
-    if rest["vector"].dtype == pl.List and rest["vector"].list.len().n_unique() > 1:
-        raise InputError(f"{source}: vectors must have one width, but lists of several lengths occur")
-    return np.array(rest["vector"].to_list(), dtype=np.float32), ids
+    return matrix_of(rest["vector"], str(source)), ids
+
+
+def read_ids(path: str | Path) -> Sequence[Any] | Ids:
+    """The ids in a file: a npy array, or text with one on each line."""
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"{source} does not exist")
+    try:
+        if source.suffix.lower() == ".npy":
+            ids: Ids = np.load(source, allow_pickle=False)
+            return ids
+        return source.read_text(encoding="utf-8").splitlines()
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{source} must hold ids, as npy or one a line ({error}); write it again") from None
+
+
+def read_model(
+    path: str | Path,
+    *,
+    user_ids: Sequence[Any] | Ids | None = None,
+    item_ids: Sequence[Any] | Ids | None = None,
+) -> Vectors:
+    """The vectors of a saved model: implicit's npz, the folder of Spark's ALSModel, or RecBole's pth."""
+    from counterpop.adapters import implicit, recbole, spark
+
+    source = Path(path)
+    if not source.exists():
+        raise InputError(f"{source} does not exist")
+    if source.is_dir():
+        if user_ids is not None or item_ids is not None:
+            raise InputError("a saved ALSModel has its own ids; leave user_ids and item_ids out")
+        return spark.vectors_of(source)
+    known = {".npz": implicit.vectors_of, ".pth": recbole.vectors_of, ".pt": recbole.vectors_of}
+    if source.suffix.lower() not in known:
+        raise InputError(
+            "a model is read from implicit's .npz, the folder of Spark's ALSModel or RecBole's .pth, "
+            f"got {source}"
+        )
+    return known[source.suffix.lower()](source, user_ids=user_ids, item_ids=item_ids)

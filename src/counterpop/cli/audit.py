@@ -15,7 +15,7 @@ from counterpop.auditing import Audit, audit, audit_model
 from counterpop.cli import shell
 from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import output, working
-from counterpop.debiasing import _embeddings
+from counterpop.debiasing import as_embeddings
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, restrict
 from counterpop.readers import read_interactions, read_recommendations
@@ -125,7 +125,7 @@ def audit_vectors(
 ) -> Audit:
     """The lists that vectors give, what the log holds left out."""
     (users, user_ids), (items, item_ids) = read_vectors(user_vectors), read_vectors(item_vectors)
-    vectors = _embeddings(users, items, log, user_ids, item_ids)
+    vectors = as_embeddings(users, items, log, user_ids, item_ids)
     known = restrict(log, vectors.user_ids, vectors.item_ids)
     if len(known) < len(log) and not drop:
         raise InputError(

@@ -36,7 +36,7 @@ def training_progress() -> Iterator[Callable[[TrainingProgress], None]]:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """A moving sign while something takes its time."""
-    with console.status(what):
-        yield
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """A moving sign while something takes its time; call what it gives to say what comes next."""
+    with console.status(what) as status:
+        yield status.update

@@ -23,7 +23,7 @@ BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 LOSSES = ("bpr", "bce")
 WIDE = {"lr": (1.0, 0.25), "reg": (1.0, 0.1, 10.0)}  # times the default
-# What a method alone can set, tried with --wide at the default rate and penalty: the public class, its values.
+# What a method alone can set, tried with --wide at the default rate and penalty: public class and values
 OWN: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
     "ips": ("IPS", ({"power": 0.5}, {"clip": 1.0})),
     "cause": ("CausE", ({"penalty": 0.1}, {"penalty": 0.001})),

@@ -7,11 +7,15 @@ from pathlib import Path
 from uuid import uuid4
 
 from counterpop.auditing import Audit
+from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.tables import audit_table, comparison_table
 
-__all__ = ["RunReport", "audit_table", "comparison_table", "write_audit", "write_page", "write_report"]
+__all__ = [
+    "RunReport", "audit_table", "comparison_table",
+    "write_audit", "write_debiasing", "write_page", "write_report",
+]  # fmt: skip
 
 
 def write_report(
@@ -34,6 +38,13 @@ def write_audit(
     from counterpop.reporting.audit_page import render_audit
 
     write_page(render_audit(audits, title), path)
+
+
+def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:
+    """Writes one HTML page about what `debias` found; it opens in any browser without a network."""
+    from counterpop.reporting.debias_page import render_debiasing
+
+    write_page(render_debiasing(found, name), path)
 
 
 def write_page(text: str, path: Path) -> None:

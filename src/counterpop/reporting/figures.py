@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from counterpop.auditing import Audit
+from counterpop.debiasing import Debiasing
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
@@ -124,6 +125,30 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
         traces, "Popularity (times an average item)", f"Recall@{k}",
         xaxis_rangemode="tozero", showlegend=True,
     )  # fmt: skip
+
+
+def debias_curve(found: Debiasing) -> go.Figure:
+    """Points: every pair of strengths, by the target on uniform pairs and the recall on ordinary ones."""
+    curve = found.curve()
+    x, y = curve["ordinary_recall"], curve[f"uniform_{found.target}"]
+    pairs = np.column_stack([curve["item_strength"], curve["user_strength"]])
+    hover = "item %{customdata[0]}, user %{customdata[1]}<br>%{x:.4f}, %{y:.4f}<extra></extra>"
+    best = np.flatnonzero(curve["frontier"])[np.argsort(x[curve["frontier"]], kind="stable")]
+    traces = [
+        go.Scatter(
+            name="Every pair", x=x, y=y, mode="markers", customdata=pairs, hovertemplate=hover,
+            marker={"color": REFERENCE, "size": 6},
+        ),
+        go.Scatter(
+            name="None beats these in both", x=x[best], y=y[best], mode="lines+markers",
+            customdata=pairs[best], hovertemplate=hover, line={"color": ADJUSTED, "width": 2}, marker_size=7,
+        ),
+    ]  # fmt: skip
+    for name, strengths, symbol in (("Plain", (0.0, 0.0), "x"), ("Chosen", found.tried, "circle")):
+        at = int(np.flatnonzero((pairs == strengths).all(axis=1))[0])
+        traces.append(_mark(name, float(x[at]), float(y[at]), symbol))
+    label = f"{found.target.replace('_', ' ').capitalize()}@{found.k}, every item alike"
+    return framed(traces, f"Recall@{found.k}, pairs as they come", label, height=HEIGHT + 60)
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:
