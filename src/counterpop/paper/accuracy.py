@@ -110,22 +110,34 @@ def _claims(cells: list[Cell]) -> list[Claim]:
                 theirs[case] = (beside[0], beside[1])
         text = f"The gradient method has a higher recall than {METHOD_TITLES[other]} on every data set."
         claims.append(compare_pairs(text, ours, theirs))
-    reached: dict[str, bool] = {}
+    own = _against_published([cell for cell in cells if cell.method == "gradient"], METRICS)
+    others = _against_published([cell for cell in cells if cell.method != "gradient"], ("recall",))
+    aims = (
+        ("Our own aim: every figure of the gradient method is at or above the published one.", own, 24),
+        ("Our own check: the other methods do as well here as published, or a lead over them means little.",
+         others, 40),
+    )  # fmt: skip
+    for text, reached, total in aims:
+        below = [case for case, held in reached.items() if not held]
+        number = (
+            f"{len(reached) - len(below)} of the {len(reached)} figures that could be made are at or above"
+        )
+        verdict = judge_orders(len(reached) - len(below), len(reached))
+        claims.append(Claim(text, verdict, f"{number} the published ones, of {total}.{but('Below', below)}"))
+    return claims
+
+
+def _against_published(cells: list[Cell], metrics: tuple[str, ...]) -> dict[str, bool]:
+    """Whether each figure that could be made reaches the published one."""
+    reached = {}
     for cell in cells:
-        if cell.method == "gradient" and cell.records:
-            for metric in METRICS:
-                aim = published.table3(cell.backbone, cell.dataset, "gradient")[metric]
-                reached[f"{cell.title} {METRIC_TITLES[metric]}"] = (cell.mean(metric) or 0.0) >= aim
-    below = [case for case, held in reached.items() if not held]
-    return [
-        *claims,
-        Claim(
-            "Our own aim: every figure of the gradient method is at or above the published one.",
-            judge_orders(len(reached) - len(below), len(reached)),
-            f"{len(reached) - len(below)} of the {len(reached)} figures that could be made are (the paper "
-            f"has 24).{but('Below', below)}",
-        ),
-    ]
+        beside = published.table3(cell.backbone, cell.dataset, cell.method)
+        for metric in metrics:
+            mean = cell.mean(metric)
+            if mean is not None:
+                case = f"{cell.title} {METRIC_TITLES[metric]} ({mean:.4f} against {beside[metric]:.3f})"
+                reached[case] = mean >= beside[metric]
+    return reached
 
 
 def make_losses(bench: Bench) -> Item:

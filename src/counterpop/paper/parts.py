@@ -100,7 +100,7 @@ def make_figure1(bench: Bench) -> Item:
         rows.append({"dataset": "ml10m", "backbone": "mf", "users": label, **picture})
         for what, kind, y in (("Direction", "cosine", "Cosine with the whole"), ("Size", "norm", "Length")):
             series = [
-                {"name": name, "x": picture["rank"], "y": picture[f"{kind}_{part}"]}
+                {"name": name, "x": picture["rank"], "y": [y or None for y in picture[f"{kind}_{part}"]]}
                 for part, name in (("pull", "Pull (as a seen item)"), ("push", "Push (as a negative)"))
             ]
             figures.append(

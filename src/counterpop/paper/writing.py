@@ -183,7 +183,7 @@ def _summary(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
 
 
 def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
-    from counterpop.reporting.page import Section, Tile, card, cards, compose, panels, wide
+    from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, panels
 
     notes = {
         "confirmed": "as the paper says", "stronger": "the effect is larger here",
@@ -193,15 +193,14 @@ def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
     tally = _tally(items)
     tiles = [Tile(verdict.capitalize(), str(tally[verdict]), notes[verdict]) for verdict in VERDICTS]
     first = cards([card("All claims", "What our own runs say of the paper", escape(_summary(items)), tiles)])
-    claims = "".join(
-        f'<tr><th scope="row">{escape(claim.verdict)}</th><td>{escape(claim.claim)}'
-        f"<small>{escape(item.title)}</small></td><td>{escape(claim.evidence)}</td></tr>"
+    body = definitions(
+        (
+            escape(claim.verdict),
+            f"<strong>{escape(claim.claim)}</strong> {escape(claim.evidence)}"
+            f"<small>{escape(item.title)}</small>",
+        )
         for item, _ in items
         for claim in item.claims
-    )
-    columns = "".join(f'<th scope="col">{name}</th>' for name in ("Answer", "Claim", "On what"))
-    body = wide(
-        "Claims", f'<table class="settings"><thead><tr>{columns}</tr></thead><tbody>{claims}</tbody></table>'
     )
     sections = [
         Section("The paper’s claims", "Each answered in a word, and on which numbers that rests.", body)
