@@ -6,6 +6,7 @@ import ast
 import csv
 import json
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import counterpop as cp
 from counterpop.cli import main
 from counterpop.paper import cost, parts, plan, published, runs, writing
 from counterpop.paper.cells import run_cell
-from counterpop.paper.datasets import TITLES, find_datasets, load_dataset, observed, thin, whole
+from counterpop.paper.datasets import HOW_TO_GET, TITLES, find_datasets, load_dataset, observed, thin, whole
 from counterpop.paper.making import ITEMS, make_items
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import Claim, Figure, Item, Table, compare_pairs, read_item, summarise
@@ -412,6 +413,23 @@ def test_the_command_says_how_to_get_the_data(tmp_path: Path) -> None:
     assert "--how-to-get-data" in wrong.stderr
     assert call("table9", "--data", tmp_path, "--out", tmp_path).exit_code == 2
     assert call("--data", tmp_path, "--out", tmp_path).exit_code == 2
+
+
+def test_the_commands_that_rebuild_the_splits_work(tmp_path: Path) -> None:
+    """Each as it is printed, on made-up ratings; afterwards all four data sets are found."""
+    log = cp.make_world(150, 60, mean_activity=20, seed=4).log
+    commands = re.findall(r"counterpop (split (\w+)\.csv [^\\\n]*(?:\\\n.*)?)", HOW_TO_GET)
+    assert [name for _, name in commands] == list(published.DATASETS)
+    for words, name in commands:
+        rated = name in ("ml10m", "netflix")
+        lines = [f"{u},{i}{',5,7' if rated else ''}" for u, i in zip(log.user_ix, log.item_ix, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([*lines, *(["1,1,3,9"] if rated else [])]) + "\n")
+        words = words.replace("\\\n", " ").replace(f"{name}.csv", str(tmp_path / f"{name}.csv"))
+        done = CliRunner().invoke(main, words.replace("DIR", str(tmp_path)).split())
+        assert done.exit_code == 0, done.stderr
+    bench = Bench(tmp_path, tmp_path / "runs", MF)
+    assert list(bench.paths) == list(published.DATASETS)
+    assert [row["pairs"] for row in make_table2(bench).rows] == [len(log)] * 4
 
 
 def test_a_damaged_run_is_named(data: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ MovieLens and Netflix allow research and forbid passing the data on, so none of 
 ml10m    MovieLens 10M, https://grouplens.org/datasets/movielens/10m/ (ratings.dat); five-star ratings count.
          The authors' split: the data of DICE, https://github.com/tsinghua-fib-lab/DICE
            sed 's/::/,/g' ratings.dat > ml10m.csv
-           counterpop split ml10m.csv --no-header --user user --item item --min-rating 5 \\
+           counterpop split ml10m.csv --no-header --min-rating 5 \\
                --protocol intervened --test 0.2 --valid 0.1 --out DIR/ml10m
 netflix  Netflix Prize data, https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data, as one file of
          lines user,item,rating; the authors' split: the data of DICE, as above (a sample of users and items)
