@@ -197,18 +197,19 @@ class Bench:
 
     def split(self, name: str) -> cp.Split:
         """A data set as it is split, thinned for a smoke run."""
-        if name not in self.paths:
-            raise cp.InputError(f"no data set {name} in the data folder")
         if name not in self._splits:
-            split = self._tools.load(self.paths[name])
+            split = self._tools.load(self._path(name))
             self._splits[name] = thin(split, QUICK_USERS) if self.plan.quick else split
         return self._splits[name]
 
     def full(self, name: str) -> cp.Split:
         """A data set as it is split, all of it."""
+        return self._tools.load(self._path(name)) if self.plan.quick else self.split(name)
+
+    def _path(self, name: str) -> Path:
         if name not in self.paths:
             raise cp.InputError(f"no data set {name} in the data folder")
-        return self._tools.load(self.paths[name]) if self.plan.quick else self.split(name)
+        return self.paths[name]
 
     def choose(self, name: str, backbone: str, method: str) -> Choice:
         """The settings of a cell with the best recall on validation.
@@ -367,10 +368,8 @@ class Bench:
         return {side: {"strengths": at, **_figures(on_test.at(*at))} for side, at in points.items()}
 
     def _content(self, what: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        if name not in self.paths:
-            raise cp.InputError(f"no data set {name} in the data folder")
         if name not in self._checksums:
-            self._checksums[name] = checksum(self.paths[name])
+            self._checksums[name] = checksum(self._path(name))
         return {
             "what": what, "dataset": name, "data": self._checksums[name], "code": code_version(), "k": K,
             "settings": asdict(cp.Settings(**settings)), "users": QUICK_USERS if self.plan.quick else None,
