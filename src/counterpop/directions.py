@@ -73,15 +73,19 @@ def find_directions(
         along_users = _mean(users[active])
     else:
         along_users = _mean(users)
-    return Directions(_unit(along_items, "popular"), _unit(along_users, "conformity"))
+    return Directions(unit(along_items, "popular"), unit(along_users, "conformity"))
 
 
 def _mean(vectors: FloatArray) -> NDArray[np.float64]:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64))
 
 
-def _unit(vector: NDArray[np.float64], what: str) -> FloatArray:
+def unit(vector: NDArray[np.float64], what: str) -> FloatArray:
+    """The vector at length 1; says so where there is none."""
     length = np.linalg.norm(vector)
     if not np.isfinite(length) or length == 0:
-        raise InputError(f"the {what} direction is zero: the vectors it is taken from cancel or are all zero")
+        raise InputError(
+            f"the {what} direction is zero: what it is taken from cancels or is all zero; with a ledger, "
+            "record more triples (lower ledger_every) or look at validation later (raise check_every)"
+        )
     return (vector / length).astype(np.float32)

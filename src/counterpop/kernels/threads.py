@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
-
-from threadpoolctl import ThreadpoolController
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -47,7 +45,9 @@ def in_stretches(work: Callable[[int, slice], T], n: int, threads: int) -> list[
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 

@@ -28,7 +28,8 @@ class LightGCN:
 
     A is symmetric, so the gradient at E goes back to E0 by the very same propagation: no autograd. With no
     layers E is E0, and this is matrix factorisation in batches.
-    Memory: (U + I) x D floats six times, five times more with a ledger, and 24 bytes for each interaction.
+    Memory: (U + I) x D floats six times, four times more with a ledger, both parts of it again for the best
+    model so far and for a look at validation, and 32 bytes for each interaction.
     Limit: every step propagates all vectors, so small batches are slow.
     """
 

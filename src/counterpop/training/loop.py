@@ -98,11 +98,13 @@ def train(
         if refit:
             again = _train_for(_begin(known.refit_train(), chosen, encoder), chosen, epochs, report)
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be there to be named
+        # torch's, which may not be there to be named; on the CPU it has no kind of its own
+        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
             raise
+        dim = "" if encoder is not None else f"dim (now {chosen.dim}) or "
         raise InputError(
-            f"the GPU ran out of memory; lower dim (now {chosen.dim}) or batch (now {chosen.batch}), do "
-            "without the ledger (five times the memory of the vectors), or train on the cpu"
+            f"training ran out of memory on {chosen.device}; lower {dim}batch (now {chosen.batch}), or do "
+            "without the ledger, which takes four times the memory of the vectors"
         ) from error
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
     return Run(model, again, asdict(chosen) | made, tuple(history))
@@ -137,8 +139,10 @@ def _train_and_choose(
 
 
 def _say_who_cannot_learn(train: Interactions) -> None:
-    """Warns of users for whom no negative can be drawn."""
+    """Warns of users for whom no negative can be drawn; refuses a log of nobody else."""
     full = np.flatnonzero(train.user_counts >= train.n_items)
+    if len(full) == np.count_nonzero(train.user_counts):
+        raise InputError("every user has touched every item, so there is no negative to learn from")
     if len(full):
         text = (
             f"{len(full)} users have touched every item (first: {train.user_ids[full[:1]].tolist()[0]!r}); "

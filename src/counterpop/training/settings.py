@@ -52,7 +52,7 @@ class Settings:
     edge_dropout: float = 0.0
     """Share of the graph's edges left out at random in each step of LightGCN."""
     batch: int = None  # type: ignore[assignment]
-    """Triples of one step, at most a 64th of an epoch. MF on the CPU steps after every triple."""
+    """Triples of one step, at most a 64th of an epoch. Native MF steps after every triple."""
     negatives: int = 1
     """Negatives for each positive; an epoch has this many times as many triples."""
     negative_power: float = 0.0
@@ -70,7 +70,8 @@ class Settings:
     patience: int = 10
     """Looks without a better one before training stops."""
     threads: int | None = None
-    """All cores by default. 1 gives the same bits on every machine of one kind; so does any fixed number."""
+    """Of the native engine; all cores by default. 1, or any other number, gives the same bits on every
+    machine of one kind."""
     device: Device = "cpu"
     engine: Engine = None  # type: ignore[assignment]
     """Own kernels ("native", cpu alone) or torch; by default native on the CPU."""

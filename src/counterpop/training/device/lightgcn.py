@@ -12,7 +12,7 @@ from torch import Tensor
 from counterpop.interactions import Interactions
 from counterpop.training.device.tables import find_device, initial_tables
 from counterpop.training.graph import graph_of
-from counterpop.training.settings import Settings
+from counterpop.training.settings import DROPOUT_STREAM, Settings
 
 
 class LightGCN(torch.nn.Module):
@@ -24,11 +24,14 @@ class LightGCN(torch.nn.Module):
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
         self.tables = torch.nn.Parameter(torch.cat(initial_tables(train, settings, device)))
         self._graph, self._edges = adjacency(train, device)
+        seed = np.random.default_rng([settings.seed, DROPOUT_STREAM]).integers(1 << 62)
+        self.generator = torch.Generator(device).manual_seed(int(seed))
 
     def forward(self) -> tuple[Tensor, Tensor]:
         graph = self._graph
         if self._dropout and self.training:
-            kept = torch.rand(len(self._edges) // 2, device=self._edges.device) >= self._dropout
+            draws = torch.rand(len(self._edges) // 2, device=self._edges.device, generator=self.generator)
+            kept = draws >= self._dropout
             values = graph.values() * kept[self._edges] / (1 - self._dropout)
             graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
         vectors = _Propagation.apply(self.tables, graph, self._layers)  # type: ignore[no-untyped-call]

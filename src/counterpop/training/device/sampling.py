@@ -9,7 +9,8 @@ from torch import Tensor
 from counterpop.interactions import Interactions
 from counterpop.training.settings import Sampling
 
-MASS = 1 << 40  # of all items together where negatives are drawn by popularity: whole numbers stay exact
+KEYS = 1 << 62  # what users x mass must stay below: whole numbers, so that draws are exact
+MASS = 1 << 40  # of all items together where negatives are drawn by popularity, at most
 
 
 class DeviceSampler:
@@ -33,7 +34,8 @@ class DeviceSampler:
         mass = np.ones(train.n_items, dtype=np.int64)
         if negative_power:
             law = train.item_counts.astype(np.float64) ** negative_power
-            mass = np.ceil(law * (MASS / law.sum())).astype(np.int64)
+            whole = min(MASS, KEYS // train.n_users - train.n_items)
+            mass = np.ceil(law * (whole / law.sum())).astype(np.int64)
         ends = np.cumsum(mass)
         seen = np.concatenate([[0], np.cumsum(mass[train.item_ix])])  # (N + 1,) mass of the rows before
         seen_before = seen[:-1] - seen[train.user_starts[train.user_ix]]  # (N,) of the same user

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -31,7 +31,14 @@ def begin(
 ) -> DeviceTables | DeviceEncoder:
     """A model at its beginning on the device of the settings."""
     if encoder is not None:
-        own = copy.deepcopy(encoder) if isinstance(encoder, torch.nn.Module) else encoder(train)
+        own = copy.deepcopy(encoder)
+        if not isinstance(own, torch.nn.Module) and callable(own):
+            own = own(train)
+        if not isinstance(own, torch.nn.Module):
+            raise InputError(
+                "encoder must be a torch module, or a function that builds one from the interactions; got "
+                f"{type(own).__name__}"
+            )
         return DeviceEncoder(own, train, settings)
     if settings.backbone == "lightgcn":
         return DeviceEncoder(LightGCN(train, settings), train, settings, replay=True)
@@ -100,7 +107,8 @@ class DeviceTables(_Trainee):
             from counterpop.training.device.fused import step_epoch
 
             return step_epoch(self._users, self._items, triples, lr, self._settings, self._ledger)
-        batches = torch.split(triples, self._settings.batch, dim=1)
+        n = triples.shape[1]
+        batches = torch.split(triples, -(-n // self._settings.steps(n)), dim=1)
         losses = torch.cat([self.step(batch, lr) for batch in batches])
         if self._ledger:
             for batch in batches:
@@ -172,6 +180,7 @@ class DeviceEncoder(_Trainee):
             self._ledger.count(size, self._steps)
         if self._replays and not self._recorded:  # after an epoch everything has been called once
             self._recorded = torch.cuda.CUDAGraph()
+            self._recorded.register_generator_state(self._module.generator)
             with torch.cuda.graph(self._recorded):
                 self.step(self._batch)
         return float(self._loss) / (size * self._steps)
@@ -200,13 +209,13 @@ class DeviceEncoder(_Trainee):
             return found
 
 
-def check_output(found: Iterable[object], train: Interactions) -> int:
+def check_output(found: object, train: Interactions) -> int:
     """The width of the vectors that an encoder returned; says what is wrong with them."""
-    found = [found] if isinstance(found, Tensor) else found
-    shapes = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in found]
-    widths = {shape[-1] for shape in shapes}
-    if len(widths) == 1 and shapes == [(n, *widths) for n in (train.n_users, train.n_items)]:
-        return int(widths.pop())
+    parts = found if isinstance(found, tuple | list) else [found]
+    shapes = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
+    dim = shapes[-1][-1] if shapes and isinstance(shapes[-1], tuple) and shapes[-1] else 0
+    if dim and shapes == [(train.n_users, dim), (train.n_items, dim)]:
+        return int(dim)
     raise InputError(
         "an encoder must return (user vectors, item vectors) of one width, a row for each of the split's "
         f"{train.n_users} users and {train.n_items} items in its order; this one returned {shapes}"

@@ -66,8 +66,8 @@ class DeviceLedger:
     def record(self, triples: Tensor, found: Pulls, A: Tensor, B: Tensor) -> None:
         """Adds one triple in `every` of a batch: pull and push by count, then both by slope."""
         u, i, j = triples[:, :: self.every]
-        p, A, B = found.p[:: self.every], A[:: self.every], B[:: self.every]
-        g_i, g_j = (g[:: self.every, None] for g in (found.slope_item, found.slope_negative))
+        p, A, B = (rows[:: self.every].float() for rows in (found.p, A, B))
+        g_i, g_j = (g[:: self.every, None].float() for g in (found.slope_item, found.slope_negative))
         none = torch.zeros_like(p)
         self.items.index_add_(0, i, torch.stack([p, none, g_i * p, none], 1))
         self.items.index_add_(0, j, torch.stack([none, p, none, g_j * p], 1))
