@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from counterpop.embeddings import Embeddings
     from counterpop.errors import CounterpopError, CounterpopWarning, InputError
     from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
-    from counterpop.interactions import Interactions
+    from counterpop.interactions import Interactions, head
     from counterpop.ledger import Ledger, gradient_picture
+    from counterpop.metrics.popularity import mean_by_rank
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_names, read_recommendations
     from counterpop.runs import Model, Run
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         split_uniform,
     )
     from counterpop.training import DICE, IPS, MACR, CausE, Settings, train
-    from counterpop.tuning import Grid, search_strengths, tune
+    from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
 
 __version__ = "0.1.0"
@@ -73,8 +74,9 @@ _HOMES = {
     "embeddings": ("Embeddings",),
     "errors": ("CounterpopError", "CounterpopWarning", "InputError"),
     "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),
-    "interactions": ("Interactions",),
+    "interactions": ("Interactions", "head"),
     "ledger": ("Ledger", "gradient_picture"),
+    "metrics.popularity": ("mean_by_rank",),
     "ranking": ("rank",),
     "readers": ("read_interactions", "read_names", "read_recommendations"),
     "runs": ("Model", "Run"),
@@ -83,7 +85,7 @@ _HOMES = {
         "split_temporal", "split_uniform",
     ),
     "training": ("CausE", "DICE", "IPS", "MACR", "Settings", "train"),
-    "tuning": ("Grid", "search_strengths", "tune"),
+    "tuning": ("Grid", "choose_strengths", "search_strengths", "tune"),
     "worlds": ("World", "make_world"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

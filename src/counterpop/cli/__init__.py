@@ -27,6 +27,7 @@ COMMANDS = {
     "audit": "What a run, vectors or any lists of recommendations expose.",
     "report": "Compare runs on one self-contained page.",
     "serve": "Answer requests for recommendations, with a dashboard.",
+    "paper": "Every table and figure of the paper, beside the published numbers.",
 }
 
 
