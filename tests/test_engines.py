@@ -207,6 +207,15 @@ def test_every_triple_is_taken_once(log: Interactions) -> None:
     assert trainee._threads == 3 and trainee._recorded == trainee._triples == len(log)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_one_triple_in_so_many_is_recorded(split: Split, threads: int) -> None:
+    """However many threads, blocks and batches an epoch is cut into."""
+    settings = settings_for(engine="native", backbone="lightgcn", threads=threads, ledger_every=50)
+    trainee = LightGCN(split.train, settings)
+    trainee.epoch(LR)
+    assert abs(trainee._recorded - trainee._triples / 50) <= threads
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_seed_and_threads_give_the_same_bits(split: Split, threads: int) -> None:
     first, again, other = (

@@ -63,7 +63,7 @@ def pull_triples(
         G, H, K = user_gradient[u], item_gradient[i], item_gradient[j]
         weight = weights[i] if len(weights) else np.float32(1.0)
         scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised, weight)
-        if m % every == 0:
+        if order[m] % every == 0:  # by its place in the epoch: batches and blocks may be short
             recorded += 1
             loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, weight, i, j, u, item_ledger, user_ledger)
         back = reg
