@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,7 @@ import pytest
 
 import counterpop as cp
 from conftest import make_log
+from counterpop.debiasing import Effect, is_better
 from counterpop.errors import InputError
 from counterpop.interactions import pair_keys
 from counterpop.worlds import World, taste_recall
@@ -180,6 +182,19 @@ def test_a_dial_with_a_target_and_a_floor(taste_world: World, split: cp.Split) -
         cp.debias(users, items, split.train, floor={"speed": 0.9})
 
 
+def test_coverage_and_gini_are_better_where_intervals_are_apart() -> None:
+    low, same, high = (
+        SimpleNamespace(coverage=middle, intervals={"coverage": (middle - 0.05, middle + 0.05)})
+        for middle in (0.40, 0.44, 0.60)
+    )
+    assert is_better(Effect(low, high, {}), "coverage")  # type: ignore[arg-type]
+    assert not is_better(Effect(high, low, {}), "coverage")  # type: ignore[arg-type]
+    near = Effect(low, same, {})  # type: ignore[arg-type]
+    assert near.gain("coverage") > 0
+    assert not is_better(near, "coverage")
+    assert near.proof("coverage") == "the 95 % intervals overlap"
+
+
 def test_the_curve_holds_every_point_and_its_frontier(taste_world: World, split: cp.Split) -> None:
     found = cp.debias(*planted(taste_world, 0.5), split.train)
     curve = found.curve()
@@ -302,6 +317,18 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     assert f"{found.uniform.plain.recall:.4f} → {found.uniform.adjusted.recall:.4f}" in page
     assert "ndcg at least 0.9 of the plain model" in page
     assert "Strengths by segment" not in page
+    spread = cp.debias(*planted(taste_world, 0.5), log, target="gini", floor={"recall": 0.9})
+    write_debiasing(spread, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "gini is better (the 95 % intervals do not overlap)" in page
+    row = dict(found.uniform.comparison["recall"], p_value=0.047)
+    unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
+    write_debiasing(
+        replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html"
+    )
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Not proven: leave the vectors as they are" in page
+    assert "chance may explain it (p = 0.047, where p &lt; 0.01 is asked for)" in page
     left = cp.debias(taste_world.user_taste, taste_world.item_taste, log, holdout=split.valid)
     segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
     write_debiasing(replace(left, segments=segments, by_segment=left.uniform), tmp_path / "page.html")
