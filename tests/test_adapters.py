@@ -447,6 +447,8 @@ def test_ids_and_models_in_files(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.array([3, 4]))
     assert list(read_ids(tmp_path / "ids.txt")) == ["a", "b"]
     assert list(read_ids(tmp_path / "ids.npy")) == [3, 4]
+    (tmp_path / "odd.txt").write_bytes("\ufeffa\u2028b\x0bc\r\nd\n".encode())
+    assert list(read_ids(tmp_path / "odd.txt")) == ["a\u2028b\x0bc", "d"]
     (tmp_path / "bad.npy").write_bytes(b"junk")
     with pytest.raises(InputError, match="must hold ids, as npy or one a line"):
         read_ids(tmp_path / "bad.npy")

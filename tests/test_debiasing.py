@@ -1,5 +1,6 @@
 """Vectors that somebody else trained: a popularity planted by hand is found, and none is invented."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -301,6 +302,33 @@ def test_broken_vector_files_are_one_sentence(
         read_vectors(tmp_path / name)
     with pytest.raises(InputError, match="does not exist"):
         read_vectors(tmp_path / "missing.npy")
+
+
+def test_damaged_and_doubtful_vector_files_are_one_sentence(tmp_path: Path) -> None:
+    from counterpop.adapters.files import read_model, read_vectors
+
+    def refused(name: str, reader: Callable[[Path], object] = read_vectors) -> str:
+        with pytest.raises(InputError) as caught:
+            reader(tmp_path / name)
+        return str(caught.value)
+
+    table = np.random.default_rng(0).normal(size=(200, 8))
+    np.savez_compressed(tmp_path / "v.npz", vectors=table, user_factors=table, item_factors=table)
+    whole = (tmp_path / "v.npz").read_bytes()
+    half = len(whole) // 2
+    (tmp_path / "v.npz").write_bytes(whole[:500] + bytes(200) + whole[700:])
+    assert "cannot be read as npz" in refused("v.npz")
+    for broken in (whole[:half], whole[:half] + bytes(200) + whole[half + 200 :]):
+        (tmp_path / "v.npz").write_bytes(broken)
+        assert "must be what implicit's model.save wrote" in refused("v.npz", read_model)
+    header = b'{"vectors":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}'
+    (tmp_path / "v.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    assert "write it again, in float32" in refused("v.safetensors")
+    rows = {"id": ["a", "b"], "vector": [[1.0, 2.0], [3.0, 4.0]]}
+    pl.DataFrame(rows | {"bias": [1.0, 2.0]}).write_parquet(tmp_path / "v.parquet")
+    assert "no columns but 'id' and 'vector', but has bias as well" in refused("v.parquet")
+    pl.DataFrame(rows | {"id": ["a", None]}).write_parquet(tmp_path / "v.parquet")
+    assert "every vector needs an id, but 1 have none" in refused("v.parquet")
 
 
 def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_path: Path) -> None:
