@@ -15,7 +15,7 @@ from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.evaluation import PER_USER, Measures, compare, measure, measure_model
-from counterpop.interactions import BoolArray, Ids, Interactions, as_ids, pair_keys
+from counterpop.interactions import BoolArray, Ids, Interactions, as_ids, pair_keys, places, restrict
 from counterpop.ledger import Ledger
 from counterpop.ranking import rank, tie_order
 from counterpop.runs import Model
@@ -276,38 +276,30 @@ def as_embeddings(
 
 def in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> Interactions:
     """The log with the positions of the vectors; ids without a vector are an error, or left out and told."""
-    keep = np.ones(len(log), dtype=bool)
-    moved, without = [], []
-    for what, ids, known, ix in (
-        ("user", log.user_ids, vectors.user_ids, log.user_ix),
-        ("item", log.item_ids, vectors.item_ids, log.item_ix),
+    without = []
+    for what, ids, known in (
+        ("user", log.user_ids, vectors.user_ids),
+        ("item", log.item_ids, vectors.item_ids),
     ):
-        asked = as_ids(ids, known, what)
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        missing = np.flatnonzero(known[at] != asked)
-        if len(missing) == len(asked):
+        missing = ids[~places(ids, known, what)[1]].tolist()
+        if len(missing) == len(ids):
             raise InputError(
-                f"the log and the vectors must share {what} ids, but the log has "
-                f"{asked[:1].tolist()[0]!r} and others, the vectors {known[:1].tolist()[0]!r} and others; "
-                f"pass {what}_ids (--{what}-ids)"
+                f"the log and the vectors must share {what} ids, but the log has {missing[0]!r} and others, "
+                f"the vectors {known[:1].tolist()[0]!r} and others; pass {what}_ids (--{what}-ids)"
             )
-        if len(missing) and not drop_unknown:
+        if missing and not drop_unknown:
             raise InputError(
                 f"every {what} needs a vector, but {len(missing)} {what}s of the log have none "
-                f"(first: {asked[missing[:1]].tolist()[0]!r}); pass drop_unknown=True (--drop-unknown) to "
-                "leave them out"
+                f"(first: {missing[0]!r}); pass drop_unknown=True (--drop-unknown) to leave them out"
             )
-        keep &= ~np.isin(ix, missing)
-        moved.append(at.astype(np.int32)[ix])
         without.append(f"{len(missing)} {what}s")
-    if not keep.all():
-        text = f"left out {(~keep).sum()} of {len(keep)} pairs: {' and '.join(without)} have no vector"
+    kept = restrict(log, vectors.user_ids, vectors.item_ids)
+    if len(kept) < len(log):
+        text = f"left out {len(log) - len(kept)} of {len(log)} pairs: {' and '.join(without)} have no vector"
         warnings.warn(CounterpopWarning(text), stacklevel=3)
-    if not keep.any():
+    if not len(kept):
         raise InputError("the log and the vectors must share ids, but no pair is left; pass the ids it uses")
-    users, items = (positions[keep] for positions in moved)
-    order = np.lexsort((items, users))
-    return Interactions(users[order], items[order], vectors.user_ids, vectors.item_ids)
+    return kept
 
 
 def _check_fit(vectors: Embeddings, log: Interactions, seed: int) -> None:
