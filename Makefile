@@ -19,6 +19,7 @@ lint: $(VENV)/.test
 # Side by side with peers; minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_training.py
+	$(BIN)/python benchmarks/bench_methods.py
 	$(BIN)/python benchmarks/bench_lightgcn.py --no-recbole
 	$(BIN)/python benchmarks/bench_ranking.py
 	$(BIN)/python benchmarks/bench_reading.py

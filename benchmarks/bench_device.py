@@ -21,7 +21,7 @@ from counterpop.training.settings import Settings
 ROUNDS = 12
 
 
-def epoch_seconds(trainee: object, lr: float, device: str) -> float:
+def epoch_seconds(trainee: object, lr: float) -> float:
     """The best of several epochs."""
     times = []
     for _ in range(ROUNDS):
@@ -66,7 +66,7 @@ def main() -> None:
             )
             trainee = begin(train, settings, None)
             trainee.epoch(settings.lr)
-            seconds[ledger] = epoch_seconds(trainee, settings.lr, device)
+            seconds[ledger] = epoch_seconds(trainee, settings.lr)
             if ledger and arguments.profile:
                 with torch.profiler.profile() as profile:
                     trainee.epoch(settings.lr)
@@ -77,8 +77,7 @@ def main() -> None:
                 )
         rows = 6 * 4 * dim * len(train)  # three rows read and written for each triple
         if backbone == "lightgcn":  # each step: two layers there and back, each edge a row in both directions
-            steps = round(len(train) / batch)
-            rows += steps * 2 * settings.layers * 2 * len(train) * 4 * dim
+            rows += settings.steps(len(train)) * 2 * settings.layers * 2 * len(train) * 4 * dim
         print(
             f"{backbone} D {dim} batch {batch}: {seconds[True]:.4f} s an epoch, ledger on / off "
             f"{seconds[True] / seconds[False]:.3f}; floor of memory {rows / speed:.4f} s "

@@ -60,7 +60,7 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
     epoch = sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2]
     found = {
         "valid": rounded(grid.at(*strengths)), "valid_plain": rounded(grid.at(0.0, 0.0)),
-        "strengths": strengths, "chosen_epochs": run.settings["chosen_epochs"],
+        "strengths": strengths, **run.settings,
         "seconds": round(seconds, 1), "epoch": round(epoch, 4),
         "looks": [round(entry["valid"], 4) for entry in run.history if "valid" in entry],
     }  # fmt: skip

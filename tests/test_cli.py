@@ -55,6 +55,37 @@ def train_run(folder: Path, name: str, method: str, *words: object) -> dict:
     )  # fmt: skip
 
 
+def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
+    found = train_run(folder, "dice", "dice", "--option", "margin=3", "--option", "discrepancy=l2")
+    options = found["settings"]["options"]
+    assert (options["margin"], options["discrepancy"], options["pool"]) == (3.0, "l2", 40.0)
+    assert train_run(folder, "macr", "macr")["settings"]["loss"] == "bce"
+    tuned = call_json("tune", folder / "macr")
+    assert tuned["item_strength"] == 0 and tuned["adjusted"]["recall"] >= tuned["plain"]["recall"]
+    none = call_json("tune", folder / "dice")
+    assert (none["item_strength"], none["user_strength"]) == (0, 0)
+    assert "dice has no strengths of its own" in call("tune", folder / "dice").stdout
+    made = call_json("correct", folder / "run", "--by", "tten", "--out", folder / "tten")
+    assert made["by"] == "tten" and made["valid"] >= made["plain"]
+    runs = [folder / name for name in ("dice", "macr", "tten")]
+    report = call_json("report", *runs, "--out", folder / "baselines.html")
+    assert set(report["runs"]) == {str(run) for run in runs}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--method", "dice", "--option", "margins=3"], "'margins' is not an option of dice"),
+        (["--method", "dice", "--option", "margin"], "not a name and a value"),
+        (["--method", "cause"], "drawn by intervention"),
+    ],
+)
+def test_wrong_options_of_a_method_are_said(folder: Path, words: list[str], sentence: str) -> None:
+    result = call("train", folder / "split", *words, "--out", folder / "never")
+    assert result.exit_code in (1, 2) and sentence in " ".join(result.stderr.split())
+    assert not (folder / "never").exists()
+
+
 def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
     printed = call_json("evaluate", folder / "run", "--on", "test", "--k", 10)
     saved, split = cp.load_run(folder / "run"), cp.load_split(folder / "run")

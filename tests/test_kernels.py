@@ -23,6 +23,8 @@ from counterpop.training.sampling import TripleSampler
 
 LOSSES = list(itertools.product([False, True], [False, True]))  # bce, normalised
 NO_LEDGER = np.zeros((0, 0, 0), np.float32)
+NO_WEIGHTS = np.zeros(0, np.float32)
+ANY_ITEM = np.zeros(0, np.int64), np.zeros(0, np.int64), 0.0  # no rule of DICE's
 
 
 # --- steps ---
@@ -41,7 +43,9 @@ def one_step(rows, lr, reg, bce, normalised, step=step_triples):
     users, items = rows[:1].copy(), rows[1:].copy()
     zero, one = np.array([0], np.int32), np.array([1], np.int32)
     lr, reg = rows.dtype.type(lr), rows.dtype.type(reg)
-    found = step(users, items, zero, zero, one, zero, lr, reg, bce, normalised, NO_LEDGER, NO_LEDGER, 1)
+    found = step(
+        users, items, zero, zero, one, zero, lr, reg, bce, normalised, NO_LEDGER, NO_LEDGER, 1, NO_WEIGHTS
+    )
     return np.concatenate([users, items]), *found
 
 
@@ -76,7 +80,10 @@ def test_a_bpr_step_by_hand() -> None:
 
 @pytest.mark.parametrize(("bce", "normalised"), LOSSES)
 @pytest.mark.parametrize("every", [1, 7])
-def test_steps_and_ledger_are_those_of_the_twin(bce: bool, normalised: bool, every: int) -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_steps_and_ledger_are_those_of_the_twin(
+    bce: bool, normalised: bool, every: int, weighted: bool
+) -> None:
     draw = np.random.default_rng(2)
     n_users, n_items, dim, n = 12, 15, 9, 300
     users = draw.integers(n_users, size=n, dtype=np.int32)
@@ -84,12 +91,13 @@ def test_steps_and_ledger_are_those_of_the_twin(bce: bool, normalised: bool, eve
     negatives = ((items + draw.integers(1, n_items, size=n)) % n_items).astype(np.int32)
     order = draw.permutation(n).astype(np.int32)
     first = [draw.normal(size=(rows, dim)).astype(np.float32) for rows in (n_users, n_items)]
+    weights = draw.random(n_items if weighted else 0, dtype=np.float32)
 
     def run(step, dtype):
         P, Q = (vectors.astype(dtype) for vectors in first)
         ledgers = np.zeros((n_items, 4, dim), dtype), np.zeros((n_users, 4, dim), dtype)
         lr, reg = np.float32(0.05), np.float32(0.01)
-        found = step(P, Q, users, items, negatives, order, lr, reg, bce, normalised, *ledgers, every)
+        found = step(P, Q, users, items, negatives, order, lr, reg, bce, normalised, *ledgers, every, weights)
         return P, Q, *ledgers, *found
 
     fast, slow = run(step_triples, np.float32), run(twins.step_triples, np.float64)
@@ -106,7 +114,7 @@ def test_the_ledger_records_every_nth_triple_and_no_other() -> None:
     P, Q = np.ones((n, dim), np.float32), np.ones((2 * n, dim), np.float32)
     items, users = np.zeros((2 * n, 4, dim), np.float32), np.zeros((n, 4, dim), np.float32)
     lr = np.float32(0.1)
-    _, recorded = step_triples(P, Q, ix, ix, ix + n, order, lr, lr, False, True, items, users, 3)
+    _, recorded = step_triples(P, Q, ix, ix, ix + n, order, lr, lr, False, True, items, users, 3, NO_WEIGHTS)
     expected = sorted(order[[0, 3, 6, 9]])
     assert recorded == 4
     assert np.flatnonzero(users[:, 0].any(axis=1)).tolist() == expected
@@ -131,8 +139,8 @@ def draw_once(log: Interactions, *, draws=0.0, negatives=1, law=None, n_blocks=1
     accept, alias = alias_table(np.empty(0) if law is None else law)
     state = np.random.default_rng(seed).integers(0, 2**64, 1, dtype=np.uint64)
     n = draw_triples(
-        low, high, log.user_starts, log.item_ix, 1 << 15, draws, negatives, accept, alias, block_of, members,
-        starts, state, *out, order_starts,
+        low, high, log.user_starts, log.item_ix, 1 << 15, draws, negatives, accept, alias,
+        block_of, members, starts, *ANY_ITEM, np.zeros(0, bool), state, *out, order_starts,
     )  # fmt: skip
     assert n == order_starts[-1]
     return low, high, log.user_starts, log.item_ix, draws, negatives, block_of, *out, order_starts

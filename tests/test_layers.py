@@ -14,9 +14,9 @@ import counterpop
 # The order of DESIGN.md, made a true order: `embeddings` stands before `worlds`, which uses its types.
 LAYERS = [
     "errors", "kernels", "interactions", "embeddings", "readers", "worlds", "splits", "ledger", "runs",
-    "directions", "adjustment", "ranking", "metrics", "evaluation", "tuning", "training", "segmentation",
-    "debiasing", "drift", "auditing", "artifacts", "reporting", "adapters", "paper", "serving", "cli",
-    "__main__",
+    "directions", "adjustment", "ranking", "metrics", "evaluation", "tuning", "corrections",
+    "training", "segmentation", "debiasing", "drift", "auditing", "artifacts", "reporting", "adapters",
+    "paper", "serving", "cli", "__main__",
 ]  # fmt: skip
 TORCH_ONLY_IN = {"training", "adapters"}
 ROOT = Path(counterpop.__path__[0])

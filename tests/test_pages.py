@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 import counterpop as cp
+from counterpop.paper.plan import Plan
+from counterpop.paper.writing import write_item, write_overview
 from counterpop.reporting import figures, write_audit, write_debiasing, write_report
 from counterpop.reporting.tables import format_figure
+from paper_worlds import some_item
 from test_reporting import make_report, some_audits
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
@@ -64,7 +67,10 @@ def pages(reports: list, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     write_report([replace(reports[0], name=f"run {n}") for n in range(MANY)], folder / "many.html")
     write_audit(some_audits(reports[0]), folder / "audit.html")
     write_debiasing(some_debiasing(), folder / "debias.html")
-    return {name: folder / f"{name}.html" for name in ("report", "many", "audit", "debias")}
+    write_item(some_item(), folder, Plan(), {})
+    write_overview(folder, ["table3"])
+    (folder / "index.html").rename(folder / "paper.html")
+    return {name: folder / f"{name}.html" for name in ("report", "many", "audit", "debias", "paper")}
 
 
 @pytest.fixture
@@ -109,7 +115,7 @@ def test_a_page_is_light_and_takes_less_than_two_seconds_to_open(
 @pytest.mark.parametrize(
     ("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"]
 )
-@pytest.mark.parametrize("name", ["report", "audit", "debias"])
+@pytest.mark.parametrize("name", ["report", "audit", "debias", "paper"])
 def test_everybody_can_read_it(
     visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path
 ) -> None:

@@ -30,14 +30,16 @@ if TYPE_CHECKING:
         save_tuning,
     )
     from counterpop.auditing import Audit, audit, audit_model
+    from counterpop.corrections import calibrated_lists, choose_calibration, correct
     from counterpop.debiasing import Debiasing, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.drift import Drift, check_drift
     from counterpop.embeddings import Embeddings
     from counterpop.errors import CounterpopError, CounterpopWarning, InputError
     from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
-    from counterpop.interactions import Interactions
+    from counterpop.interactions import Interactions, head
     from counterpop.ledger import Ledger, gradient_picture
+    from counterpop.metrics.popularity import mean_by_rank
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_names, read_recommendations
     from counterpop.runs import Model, Run
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import Settings, train
-    from counterpop.tuning import Grid, search_strengths, tune
+    from counterpop.training import DICE, IPS, MACR, CausE, Settings, train
+    from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
 
 __version__ = "0.1.0"
@@ -65,14 +67,16 @@ _HOMES = {
         "save_adjustment", "save_run", "save_split", "save_tuning",
     ),
     "auditing": ("Audit", "audit", "audit_model"),
+    "corrections": ("calibrated_lists", "choose_calibration", "correct"),
     "debiasing": ("Debiasing", "debias"),
     "directions": ("Directions", "find_directions"),
     "drift": ("Drift", "check_drift"),
     "embeddings": ("Embeddings",),
     "errors": ("CounterpopError", "CounterpopWarning", "InputError"),
     "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),
-    "interactions": ("Interactions",),
+    "interactions": ("Interactions", "head"),
     "ledger": ("Ledger", "gradient_picture"),
+    "metrics.popularity": ("mean_by_rank",),
     "ranking": ("rank",),
     "readers": ("read_interactions", "read_names", "read_recommendations"),
     "runs": ("Model", "Run"),
@@ -80,8 +84,8 @@ _HOMES = {
         "Development", "Split", "split_as_given", "split_intervened", "split_mixed", "split_random",
         "split_temporal", "split_uniform",
     ),
-    "training": ("Settings", "train"),
-    "tuning": ("Grid", "search_strengths", "tune"),
+    "training": ("CausE", "DICE", "IPS", "MACR", "Settings", "train"),
+    "tuning": ("Grid", "choose_strengths", "search_strengths", "tune"),
     "worlds": ("World", "make_world"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -381,6 +381,8 @@ def _write_model(model: Model, path: Path) -> None:
         tensors |= {"ledger_items": model.ledger.items, "ledger_users": model.ledger.users}
         counts = np.array([model.ledger.every, model.ledger.triples, model.ledger.scale])
         tensors |= {"ledger_counts": counts}
+    if model.dial is not None:
+        tensors |= {"dial": model.dial}
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
 
 
@@ -388,7 +390,7 @@ def _read_model(path: Path, users: Ids, items: Ids) -> Model:
     tensors = _read_tensors(path)
     vectors = Embeddings(tensors["user_vectors"], tensors["item_vectors"], users, items)
     if "ledger_items" not in tensors:
-        return Model(vectors)
+        return Model(vectors, dial=tensors.get("dial"))
     every, triples, scale = tensors["ledger_counts"].tolist()
     ledger = Ledger(tensors["ledger_items"], tensors["ledger_users"], int(every), int(triples), scale)
     return Model(vectors, ledger)

@@ -37,13 +37,15 @@ def find_directions(
     the mean vector of popular items, "popularity-mean" the mean of all item vectors weighted by count,
     "head-minus-tail" the mean vector of popular items less that of the rest. Users: "ledger" the mean of
     pull - push over active users, "mean" the mean vector, "active-mean" that of active users. By default the
-    ledger where the model has one, else "head-mean" and "mean".
+    ledger where the model has one, else "head-mean" and "mean"; a model with a dial of its own has that for
+    users.
 
     The mean of pull - push over *all* items is useless: every triple adds p to one item and takes it from
     another, so it cancels. Hence popular items only: see `interactions.head`.
     """
     check_same_ids(model.embeddings, train)
     ledger = model.ledger
+    own = model.dial if user is None else None
     item = item or ("ledger" if ledger else "head-mean")
     user = user or ("ledger" if ledger else "mean")
     if item not in get_args(ItemDirection) or user not in get_args(UserDirection):
@@ -69,19 +71,25 @@ def find_directions(
         along_items = _mean(items[popular])
     if user == "ledger" and ledger:
         along_users = _mean(ledger.user_pull()[active]) - _mean(ledger.user_push()[active])
+    elif own is not None:
+        along_users = own.astype(np.float64)
     elif user == "active-mean":
         along_users = _mean(users[active])
     else:
         along_users = _mean(users)
-    return Directions(_unit(along_items, "popular"), _unit(along_users, "conformity"))
+    return Directions(unit(along_items, "popular"), unit(along_users, "conformity"))
 
 
 def _mean(vectors: FloatArray) -> NDArray[np.float64]:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64))
 
 
-def _unit(vector: NDArray[np.float64], what: str) -> FloatArray:
+def unit(vector: NDArray[np.float64], what: str) -> FloatArray:
+    """The vector at length 1; says so where there is none."""
     length = np.linalg.norm(vector)
     if not np.isfinite(length) or length == 0:
-        raise InputError(f"the {what} direction is zero: the vectors it is taken from cancel or are all zero")
+        raise InputError(
+            f"the {what} direction is zero: what it is taken from cancels or is all zero; with a ledger, "
+            "record more triples (lower ledger_every) or look at validation later (raise check_every)"
+        )
     return (vector / length).astype(np.float32)

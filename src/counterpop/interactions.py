@@ -123,6 +123,15 @@ def places(ids: Ids, known: Ids, what: str) -> tuple[NDArray[np.intp], BoolArray
     return at, np.asarray(known[at] == asked)
 
 
+def apart(log: Interactions, treated: BoolArray) -> Interactions:
+    """A log of twice the users and items: a treated row joins the second of its user and of its item."""
+    shift = treated.astype(np.int32)
+    user_ix, item_ix = log.user_ix + shift * log.n_users, log.item_ix + shift * log.n_items
+    order = np.lexsort((item_ix, user_ix))
+    ids = np.arange(2 * log.n_users), np.arange(2 * log.n_items)
+    return Interactions(user_ix[order].astype(np.int32), item_ix[order].astype(np.int32), *ids)
+
+
 def restrict(log: Interactions, user_ids: Ids, item_ids: Ids) -> Interactions:
     """The rows whose user and item are both among these sorted ids, in the positions of those ids."""
     keep = np.ones(len(log), dtype=bool)

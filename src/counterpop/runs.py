@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpop.embeddings import Embeddings
+from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.ledger import Ledger
 
 
@@ -15,6 +15,8 @@ class Model:
 
     embeddings: Embeddings
     ledger: Ledger | None = None
+    dial: FloatArray | None = None
+    """(D,) the unit vector along which the method's own user strength works, where it has one (MACR's c)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import BoolArray, Interactions, gini, union
+from counterpop.interactions import BoolArray, Interactions, gini, pair_keys, union
 
 Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
 
@@ -50,6 +50,13 @@ class Development:
         """Train, validation and the ordinary part together: what a refit trains on."""
         both = union(self.train, self.valid)
         return both if self.ordinary is None else union(both, self.ordinary)
+
+    def refit_intervened(self) -> BoolArray | None:
+        """Per row of `refit_train`: drawn by intervention, as validation is wherever a part of train is."""
+        if self.intervened is None:
+            return None
+        known = np.concatenate([pair_keys(self.train.rows(self.intervened)), pair_keys(self.valid)])
+        return np.isin(pair_keys(self.refit_train()), known)
 
 
 @dataclass(frozen=True)

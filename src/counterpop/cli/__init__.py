@@ -20,12 +20,14 @@ COMMANDS = {
     "split": "Cut a log into train, validation and test.",
     "train": "Train a model on a split.",
     "tune": "Choose the strengths of a run on its validation part.",
+    "correct": "Correct the vectors of a run as practitioners do, for comparison.",
     "evaluate": "Measure a run, plain and adjusted.",
     "recommend": "Write lists of recommendations.",
     "debias": "Adjust vectors that any other model was trained to.",
     "audit": "What a run, vectors or any lists of recommendations expose.",
     "report": "Compare runs on one self-contained page.",
     "serve": "Answer requests for recommendations, with a dashboard.",
+    "paper": "Every table and figure of the paper, beside the published numbers.",
 }
 
 

@@ -24,7 +24,7 @@ def adjustment_for(saved: SavedRun, known: Development, on: On = "test") -> Adju
     if saved.adjustment is not None and (on == "test" or saved.run.refit is None):
         return saved.adjustment
     tuning = saved.manifest["tuning"] or {}
-    if not tuning and saved.run.settings["method"] == "gradient":
+    if not tuning and saved.run.settings["method"] in ("gradient", "macr"):
         console.print(
             f"Note: {saved.path} has not been tuned, so its strengths are 0; run `counterpop tune` first."
         )

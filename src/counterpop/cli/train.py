@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import Any, get_args
 
 import click
@@ -14,6 +15,8 @@ from counterpop.cli import shell
 from counterpop.cli.progress import output, training_progress
 from counterpop.training import Settings, train
 from counterpop.training import settings as options
+from counterpop.training.loop import CHECK_STRENGTHS_OF
+from counterpop.training.methods import OPTIONS, read_options
 
 DEFAULT, LIGHTGCN = Settings(), Settings(backbone="lightgcn")
 
@@ -24,25 +27,45 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def choice(name: str, kind: Any, text: str) -> Decorator:
     """An option with the values of a setting."""
     values = click.Choice([value for value in get_args(kind) if value != "encoder"])  # Python's alone
-    return click.option(
-        f"--{name}", type=values, default=getattr(DEFAULT, name), show_default=True, help=text
-    )
+    return click.option(f"--{name}", type=values, help=f"{text} [default: {getattr(DEFAULT, name)}]")
 
 
 def number(name: str, text: str) -> Decorator:
     """An option with a setting's number; where it depends on the backbone, both defaults are told."""
     value, other = getattr(DEFAULT, name), getattr(LIGHTGCN, name)
-    given: dict[str, Any] = {"default": value, "show_default": True}
-    if value != other:
-        given = {"default": None, "show_default": f"{value:g}; lightgcn {other:g}"}
-    return click.option(f"--{name.replace('_', '-')}", type=type(value), help=text, **given)
+    default = f"{value:g}" if value == other else f"{value:g}; lightgcn {other:g}"
+    return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
+
+
+def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """{"margin": 20.0, "discrepancy": "l2"} from ("margin=20", "discrepancy=l2")."""
+    given: dict[str, Any] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{value!r} is not a name and a value, as in margin=20")
+        try:
+            given[name] = {"true": True, "false": False}[text] if text in ("true", "false") else float(text)
+        except ValueError:
+            given[name] = text
+    return given
 
 
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
 @click.argument("split", type=click.Path())
 @choice("backbone", options.Backbone, "The model.")
-@choice("loss", options.Loss, "What training minimises.")
-@choice("method", options.Method, "gradient keeps the ledger and normalises users; plain does neither.")
+@choice("loss", options.Loss, "What training minimises; macr has bce.")
+@choice("method", options.Method, "gradient keeps the ledger and normalises users; the others are baselines.")
+@click.option(
+    "--option",
+    "given",
+    multiple=True,
+    callback=read_given,
+    metavar="NAME=VALUE",
+    help="A setting of the method's own: "
+    + "; ".join(f"{name} has {', '.join(asdict(kind()))}" for name, kind in OPTIONS.items())
+    + ".",
+)
 @number("dim", "Width of the vectors.")
 @number("epochs", "At most so many; the validation part may stop training earlier.")
 @choice("sampling", options.Sampling, "Draw positives from all interactions, or users first.")
@@ -51,7 +74,8 @@ def number(name: str, text: str) -> Decorator:
 @number("edge_dropout", "Share of edges that lightgcn leaves out in each step.")
 @choice("device", options.Device, "Where to train; cuda needs counterpop[torch] and a GPU.")
 @click.option(
-    "--engine", type=click.Choice(get_args(options.Engine)),
+    "--engine",
+    type=click.Choice(get_args(options.Engine)),
     help="Own kernels, or torch. [default: native on the cpu, torch on cuda]",
 )
 @click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
@@ -72,7 +96,13 @@ def number(name: str, text: str) -> Decorator:
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(
-    split: str, out: str, refit: bool, normalise: bool | None, quiet: bool, **settings: Any
+    split: str,
+    out: str,
+    refit: bool,
+    normalise: bool | None,
+    given: dict[str, Any],
+    quiet: bool,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
@@ -81,6 +111,9 @@ def command(
     validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
     """
     artifacts.check_target(out, "run")
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if given:
+        settings["options"] = read_options(settings.get("method", DEFAULT.method), given)
     known = artifacts.load_development(split)
     start = time.perf_counter()
     with nullcontext(None) if quiet else training_progress() as show:
@@ -89,7 +122,7 @@ def command(
     artifacts.save_run(run, out, split)
     epochs = run.settings["chosen_epochs"]
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
-    how = ", adjusted" if run.settings["method"] == "gradient" else ""
+    how = ", adjusted" if run.settings["method"] in CHECK_STRENGTHS_OF else ""
     if not quiet:
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}), {seconds:.1f} s. Wrote {out}."

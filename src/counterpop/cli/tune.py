@@ -55,10 +55,12 @@ def command(
 ) -> dict[str, Any]:  # fmt: skip
     """Choose item and user strength on the validation part and write them into the run folder.
 
-    All 121 pairs of strengths from 0 to 2 are measured in one pass. The test part is not opened.
+    All 121 pairs of strengths from 0 to 2 are measured in one pass. The test part is not opened. MACR has a
+    user strength alone, its c; IPS, CausE and DICE have none, so theirs stay 0, unless a direction is named:
+    that asks for the gradient method's adjustment on top of them.
     """
     saved = artifacts.load_run(run)
-    with working("measuring 121 pairs of strengths"):
+    with working("measuring every pair of strengths"):
         adjustment = tune(
             saved.run, artifacts.load_development(run), target=target, floor=floor, k=k,
             item_direction=item_direction, user_direction=user_direction,
@@ -72,7 +74,12 @@ def command(
         adjustment.grid.at(0.0, 0.0),
         adjustment.grid.at(adjustment.item_strength, adjustment.user_strength),
     )
-    if not quiet:
+    if not quiet and len(adjustment.grid.item_strengths) == len(adjustment.grid.user_strengths) == 1:
+        output.print(
+            f"{saved.run.settings['method']} has no strengths of its own, so they are 0: validation "
+            f"{target} {plain[target]:.4f}. Wrote that into {run}."
+        )
+    elif not quiet:
         output.print(
             f"item strength {adjustment.item_strength}, user strength {adjustment.user_strength}: validation "
             f"{target} {plain[target]:.4f} plain, {chosen[target]:.4f} adjusted. Wrote them into {run}."

@@ -52,7 +52,7 @@ def pull_triples(
     users, items, negatives, order,  # triples, and those of them that are taken
     reg, bce, normalised,
     user_gradient, item_gradient,  # (U, D), (I, D) added to
-    item_ledger, user_ledger, every,
+    item_ledger, user_ledger, every, weights,
 ):  # fmt: skip
     """Adds the gradient of each triple's loss; returns the sum of the recorded losses and their number."""
     dim = user_vectors.shape[1]
@@ -61,10 +61,11 @@ def pull_triples(
         u, i, j = users[order[m]], items[order[m]], negatives[order[m]]
         P, A, B = user_vectors[u], item_vectors[i], item_vectors[j]
         G, H, K = user_gradient[u], item_gradient[i], item_gradient[j]
-        scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised)
-        if m % every == 0:
+        weight = weights[i] if len(weights) else np.float32(1.0)
+        scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised, weight)
+        if order[m] % every == 0:  # by its place in the epoch: batches and blocks may be short
             recorded += 1
-            loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, i, j, u, item_ledger, user_ledger)
+            loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, weight, i, j, u, item_ledger, user_ledger)
         back = reg
         if normalised:
             back += (g_i * s_i - g_j * s_j) * scale * scale

@@ -32,6 +32,26 @@ def _draw_negative(state, touched, user, block, block_of, members, first, n_memb
     return -1
 
 
+@njit(nogil=True, cache=True, inline="always")
+def _draw_beyond(state, touched, user, members, first, above, below, last, pool):
+    """DICE's negative: half of them more popular than the seen item, half less, or -1.
+
+    Members of the block are in falling popularity: those before `above` are popular enough, those from
+    `below` on unpopular enough. A side with fewer than `pool` items is not drawn from; with two such, any is.
+    """
+    low, high = first, last
+    more = above - first >= pool
+    if more and (last - below < pool or next_unit(state) < 0.5):
+        high = above
+    elif last - below >= pool:
+        low = below
+    for _ in range(TRIES):
+        item = members[low + next_below(state, high - low)]
+        if touched[item] != user:
+            return item
+    return -1
+
+
 @njit(nogil=True, cache=True)
 def draw_triples(
     low, high,  # the users of this thread
@@ -40,6 +60,8 @@ def draw_triples(
     draws,  # positives drawn for each user; 0: each row is a positive once
     negatives, accept, alias,  # alias table of the negatives' law, empty for uniform
     block_of, members, member_starts,  # (I,), (I,), (T + 1,) the blocks of items
+    above, below, pool,  # (I,), (I,), number: DICE's draws, see `_draw_beyond`; empty for others
+    treated,  # (N,) rows whose item is written as I + item, with block_of (2I,); empty for none
     state, out_users, out_items, out_negatives, order, order_starts,
 ):  # fmt: skip
     """Fills the triples of one epoch for users low..high; returns their number.
@@ -55,7 +77,7 @@ def draw_triples(
         if u >= high:
             u -= high - low
         start, stop = starts[u], starts[u + 1]
-        if start == stop or stop - start >= len(block_of):  # nothing seen, or nothing left to be a negative
+        if start == stop or stop - start >= len(members):  # nothing seen, or nothing left to be a negative
             continue
         for row in range(start, stop):
             touched[items[row]] = u
@@ -65,16 +87,20 @@ def draw_triples(
             if next_unit(state) < draws - rows:
                 rows += 1
         for row in range(rows):
-            i = items[start + row] if draws == 0.0 else items[start + next_below(state, stop - start)]
+            at = start + row if draws == 0.0 else start + next_below(state, stop - start)
+            i = items[at]
+            shift = len(members) if len(treated) and treated[at] else 0
             block = block_of[i]
-            first = member_starts[block]
+            first, last = member_starts[block], member_starts[block + 1]
             for _ in range(negatives):
-                j = _draw_negative(
-                    state, touched, u, block, block_of, members, first,
-                    member_starts[block + 1] - first, accept, alias,
-                )  # fmt: skip
+                if len(above):
+                    j = _draw_beyond(state, touched, u, members, first, above[i], below[i], last, pool)
+                else:
+                    j = _draw_negative(
+                        state, touched, u, block, block_of, members, first, last - first, accept, alias
+                    )
                 if j >= 0:
-                    out_users[n], out_items[n], out_negatives[n] = u, i, j
+                    out_users[n], out_items[n], out_negatives[n] = u, i + shift, j + shift
                     n += 1
     order_starts[:] = 0
     for m in range(n):
@@ -94,8 +120,11 @@ def draw_triples(
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
-def slopes(P, A, B, bce, normalised):
-    """What a triple's loss needs: 1/|P| (or 1), both scores, and how hard it pulls at i and pushes at j."""
+def slopes(P, A, B, bce, normalised, weight):
+    """What a triple's loss needs: 1/|P| (or 1), both scores, and how hard it pulls at i and pushes at j.
+
+    `weight` is the seen item's: of the whole loss with BPR, of its part of the loss with BCE.
+    """
     one = np.float32(1.0)
     square, s_i, s_j = np.float32(0.0), np.float32(0.0), np.float32(0.0)
     for d in range(len(P)):
@@ -106,8 +135,8 @@ def slopes(P, A, B, bce, normalised):
     s_i *= scale
     s_j *= scale
     if bce:
-        return scale, s_i, s_j, one / (one + np.exp(s_i)), one / (one + np.exp(-s_j))
-    g = one / (one + np.exp(s_i - s_j))
+        return scale, s_i, s_j, weight / (one + np.exp(s_i)), one / (one + np.exp(-s_j))
+    g = weight / (one + np.exp(s_i - s_j))
     return scale, s_i, s_j, g, g
 
 
@@ -118,10 +147,11 @@ def step_triples(
     users, items, negatives, order,  # triples, and the order in which they are taken
     lr, reg, bce, normalised,
     item_ledger, user_ledger, every,  # (I, 4, D), (U, 4, D), or (0, 0, 0) for none; one triple in `every`
+    weights,  # (I,) of the loss, by the seen item; empty: all are 1
 ):  # fmt: skip
     """One SGD step for each triple; returns the sum of the recorded losses and their number.
 
-    Loss: -log sg(s_i - s_j) (BPR) or -log sg(s_i) - log(1 - sg(s_j)) (BCE), + reg/2 of the squared rows.
+    Loss: -w log sg(s_i - s_j) (BPR) or -w log sg(s_i) - log(1 - sg(s_j)) (BCE), + reg/2 of the squared rows.
     """
     dim = user_vectors.shape[1]
     one = np.float32(1.0)
@@ -130,10 +160,11 @@ def step_triples(
     for m in range(len(order)):
         u, i, j = users[order[m]], items[order[m]], negatives[order[m]]
         P, A, B = user_vectors[u], item_vectors[i], item_vectors[j]
-        scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised)
+        weight = weights[i] if len(weights) else one
+        scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised, weight)
         if m % every == 0:
             recorded += 1
-            loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, i, j, u, item_ledger, user_ledger)
+            loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, weight, i, j, u, item_ledger, user_ledger)
         # through the normalisation: (v - (v.p) p) / |P| with v = g_i Q_i - g_j Q_j
         back = keep
         if normalised:
@@ -149,7 +180,7 @@ def step_triples(
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, i, j, u, item_ledger, user_ledger):
+def record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, weight, i, j, u, item_ledger, user_ledger):
     """Adds one triple to the ledger rows (4, D) of its two items and its user; returns its loss."""
     if len(item_ledger):
         at_i, at_j, at_u = item_ledger[i], item_ledger[j], user_ledger[u]
@@ -164,5 +195,5 @@ def record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, i, j, u, item_ledger, user_l
             at_u[PUSH, d] += B[d]
             at_u[PUSH_SLOPE, d] += g_j * B[d]
     if bce:
-        return np.logaddexp(0.0, -s_i) + np.logaddexp(0.0, s_j)
-    return np.logaddexp(0.0, s_j - s_i)
+        return weight * np.logaddexp(0.0, -s_i) + np.logaddexp(0.0, s_j)
+    return weight * np.logaddexp(0.0, s_j - s_i)

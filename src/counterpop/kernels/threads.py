@@ -3,11 +3,9 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import TypeVar
-
-from threadpoolctl import ThreadpoolController
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -42,12 +40,20 @@ def in_stretches(work: Callable[[int, slice], T], n: int, threads: int) -> list[
     Left to itself, BLAS starts threads of its own that go on spinning after each product and take the cores
     from the kernels that follow it.
     """
-    with _blas().limit(limits=1, user_api="blas"):
+    with without_blas_threads():
         return in_parallel(lambda part: work(part, slice(*stretches(n, threads)[part])), threads)
 
 
+def without_blas_threads() -> AbstractContextManager[object]:
+    """Within it BLAS keeps to the calling thread: small products are done before its threads wake up."""
+    limit: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limit
+
+
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 

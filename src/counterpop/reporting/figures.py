@@ -41,7 +41,7 @@ def exposure_by_group(evaluation: Evaluation, item_counts: NDArray[np.int64]) ->
     group_of = popularity_groups(item_counts)
     held = np.bincount(group_of, weights=item_counts, minlength=HEAD_GROUPS + 1)
     reference = _bars("Interactions in train", GROUP_NAMES, held / max(1.0, held.sum()), REFERENCE, "/")
-    return _figure(
+    return framed(
         [reference, *_group_bars(evaluation, "frequency")], _GROUP, "Share", yaxis_tickformat=".0%"
     )
 
@@ -58,7 +58,7 @@ def audited_groups(audits: Mapping[str, Audit]) -> go.Figure:
         _bars(name, GROUP_NAMES, [g["frequency"] for g in one.groups], color, "")
         for (name, one), color in zip(audits.items(), COLORS, strict=False)
     ]
-    return _figure(bars, _GROUP, "Share", yaxis_tickformat=".0%")
+    return framed(bars, _GROUP, "Share", yaxis_tickformat=".0%")
 
 
 def audited_segments(audits: Mapping[str, Audit], which: str) -> go.Figure:
@@ -71,7 +71,7 @@ def audited_segments(audits: Mapping[str, Audit], which: str) -> go.Figure:
         _bars(f"What they are shown, {name}", names, [s["lists"][which] for s in one.segments], color, "")
         for (name, one), color in zip(audits.items(), COLORS, strict=False)
     ]
-    return _figure(bars, "Users", f"Share of {which} items", yaxis_tickformat=".0%")
+    return framed(bars, "Users", f"Share of {which} items", yaxis_tickformat=".0%")
 
 
 def miscalibration_spread(audits: Mapping[str, Audit]) -> go.Figure:
@@ -88,7 +88,7 @@ def miscalibration_spread(audits: Mapping[str, Audit]) -> go.Figure:
                 mode="lines+markers", line={"color": color, "dash": dash, "width": 2}, marker_size=5,
             )
         )  # fmt: skip
-    return _figure(lines, "Jensen-Shannon divergence", "Share of users", yaxis_tickformat=".0%")
+    return framed(lines, "Jensen-Shannon divergence", "Share of users", yaxis_tickformat=".0%")
 
 
 def trade_off(reports: Sequence[RunReport]) -> go.Figure:
@@ -121,7 +121,7 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
             )
         )  # fmt: skip
     k = reports[0].evaluation.k
-    return _figure(
+    return framed(
         traces, "Popularity (times an average item)", f"Recall@{k}",
         xaxis_rangemode="tozero", showlegend=True,
     )  # fmt: skip
@@ -148,12 +148,12 @@ def debias_curve(found: Debiasing) -> go.Figure:
         at = int(np.flatnonzero((pairs == strengths).all(axis=1))[0])
         traces.append(_mark(name, float(x[at]), float(y[at]), symbol))
     label = f"{found.target.replace('_', ' ').capitalize()}@{found.k}, every item alike"
-    return _figure(traces, f"Recall@{found.k}, pairs as they come", label, height=HEIGHT + 60)
+    return framed(traces, f"Recall@{found.k}, pairs as they come", label, height=HEIGHT + 60)
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:
     """Bars: share of each popularity group's held-out pairs that the plain and the adjusted lists find."""
-    return _figure(_group_bars(evaluation, "recall"), _GROUP, f"Recall@{evaluation.k}")
+    return framed(_group_bars(evaluation, "recall"), _GROUP, f"Recall@{evaluation.k}")
 
 
 def _group_bars(evaluation: Evaluation, what: str) -> list[go.Bar]:
@@ -180,20 +180,20 @@ def frequency_by_rank(
         for (name, exposed), color, dash in zip(exposures.items(), COLORS, DASHES, strict=False)
     ]
     y_axis = {"yaxis_type": "log", "yaxis_dtick": 1, "yaxis_tickformat": "~%"}
-    return _figure(lines, _RANK, "Share of users", showlegend=True, **_RANK_AXIS, **y_axis)
+    return framed(lines, _RANK, "Share of users", showlegend=True, **_RANK_AXIS, **y_axis)
 
 
 def gradient_cosines(picture: GradientPicture, item_counts: NDArray[np.int64]) -> go.Figure:
     """Lines: cosine of an item's pull, and of its push, with their sum, by popularity rank."""
     lines = _pull_and_push(picture.cosine_pull, picture.cosine_push, item_counts, positive=False)
-    return _figure(lines, _RANK, "Cosine with the whole", **_RANK_AXIS)
+    return framed(lines, _RANK, "Cosine with the whole", **_RANK_AXIS)
 
 
 def gradient_norms(picture: GradientPicture, item_counts: NDArray[np.int64]) -> go.Figure:
     """Lines: length of an item's pull and of its push, by popularity rank, both logarithmic."""
     lines = _pull_and_push(picture.norm_pull, picture.norm_push, item_counts, positive=True)
     y_axis = {"yaxis_type": "log", "yaxis_dtick": "D2", "yaxis_tickformat": "~s"}
-    return _figure(lines, _RANK, "Length", **_RANK_AXIS, **y_axis)
+    return framed(lines, _RANK, "Length", **_RANK_AXIS, **y_axis)
 
 
 def _pull_and_push(
@@ -236,7 +236,7 @@ def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall"
         )
     ]
     axes = {f"{axis}axis_dtick": 0.4 for axis in "xy"}
-    return _figure([*maps, *marks], "User strength", "Item strength", height=HEIGHT + 60, **axes)
+    return framed([*maps, *marks], "User strength", "Item strength", height=HEIGHT + 60, **axes)
 
 
 def _mark(name: str, x: float, y: float, symbol: str) -> go.Scatter:
@@ -246,7 +246,7 @@ def _mark(name: str, x: float, y: float, symbol: str) -> go.Scatter:
 
 def training_loss(history: Sequence[Mapping[str, float]]) -> go.Figure:
     """A line: the loss of every epoch."""
-    return _figure([_curve("loss", history, ADJUSTED)], "Epoch", "Loss", height=HEIGHT - 90, showlegend=False)
+    return framed([_curve("loss", history, ADJUSTED)], "Epoch", "Loss", height=HEIGHT - 90, showlegend=False)
 
 
 def validation_curve(history: Sequence[Mapping[str, float]]) -> go.Figure | None:
@@ -254,7 +254,7 @@ def validation_curve(history: Sequence[Mapping[str, float]]) -> go.Figure | None
     names = list(dict.fromkeys(name for entry in history for name in entry if name not in _NOT_METRICS))
     colors = (ADJUSTED, PLAIN, REFERENCE)
     lines = [_curve(name, history, colors[n % len(colors)]) for n, name in enumerate(names)]
-    return _figure(lines, "Epoch", "On validation", height=HEIGHT - 90, showlegend=True) if lines else None
+    return framed(lines, "Epoch", "On validation", height=HEIGHT - 90, showlegend=True) if lines else None
 
 
 def _curve(name: str, history: Sequence[Mapping[str, float]], color: str) -> go.Scatter:
@@ -270,7 +270,7 @@ def _bars(name: str, x: Sequence[str], y: Any, color: str, pattern: str, **more:
     return go.Bar(name=escape(name), x=x, y=y, marker=marker, **more)
 
 
-def _figure(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
+def framed(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
     """The traces in the report's plain frame; nothing drags, so a finger scrolls the page."""
     axis: dict[str, Any] = {"fixedrange": True, "zeroline": False}
     frame: dict[str, Any] = {

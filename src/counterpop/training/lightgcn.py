@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from counterpop.embeddings import Embeddings, FloatArray
-from counterpop.interactions import IntArray, Interactions
-from counterpop.kernels.graph import adam, propagate, pull_triples
+from counterpop.embeddings import FloatArray
+from counterpop.interactions import BoolArray, IntArray, Interactions, apart
+from counterpop.kernels.graph import adam, propagate
+from counterpop.kernels.memory import aligned
 from counterpop.kernels.threads import core_count, crew, stretches
-from counterpop.ledger import Ledger
 from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.graph import graph_of
-from counterpop.training.mf import LEAST_BLOCK, aligned, look_at
+from counterpop.training.mf import LEAST_BLOCK, look_at
+from counterpop.training.objectives import OBJECTIVES, Objective
 from counterpop.training.sampling import Triples, TripleSampler
 from counterpop.training.settings import DROPOUT_STREAM, INITIAL_STREAM, SAMPLING_STREAM, Settings
-from counterpop.tuning import Grid
+from counterpop.tuning import Grid, Strengths
 
 Together = Callable[[Callable[[int], Any]], list[Any]]  # see `crew`
 
@@ -28,21 +29,28 @@ class LightGCN:
 
     A is symmetric, so the gradient at E goes back to E0 by the very same propagation: no autograd. With no
     layers E is E0, and this is matrix factorisation in batches.
-    Memory: (U + I) x D floats six times, five times more with a ledger, and 24 bytes for each interaction.
+    Memory: (U + I) x D floats six times, four times more with a ledger, both parts of it again for the best
+    model so far and for a look at validation, and 32 bytes for each interaction.
     Limit: every step propagates all vectors, so small batches are slow.
     """
 
-    def __init__(self, train: Interactions, settings: Settings) -> None:
+    def __init__(self, train: Interactions, settings: Settings, intervened: BoolArray | None = None) -> None:
         self._train, self._settings = train, settings
         threads = settings.threads or core_count()
         self._threads = min(threads, max(1, train.n_items // LEAST_BLOCK), train.n_users)
-        shape = train.n_users + train.n_items, settings.dim
+        self._objective = OBJECTIVES.get(settings.method, Objective)(train, settings, self._threads)
+        copies = self._objective.copies  # CausE has a second graph beside the first; their rows begin alike
+        self._n_users = copies * train.n_users
+        shape = copies * (train.n_users + train.n_items), settings.dim
         self._tables, self._vectors, self._gradient, self._between, self._mean, self._square = (
             aligned(shape) for _ in range(6)
         )
         values = np.random.default_rng([settings.seed, INITIAL_STREAM])
-        self._tables[:] = values.standard_normal(shape, dtype=np.float32) * np.float32(settings.initial_scale)
-        self._graph = graph_of(train)
+        first = values.standard_normal((shape[0] // copies, settings.dim), dtype=np.float32)
+        users, items = np.split(first * np.float32(settings.initial_scale), [train.n_users])
+        self._tables[:] = np.concatenate([users] * copies + [items] * copies)
+        treated = intervened if settings.method == "cause" else None
+        self._graph = graph_of(train if treated is None else apart(train, treated))
         self._cuts = self._graph.cut(self._threads)
         self._rows = [slice(*stretch) for stretch in stretches(len(self._tables), self._threads)]
         self._dropped = np.random.default_rng([settings.seed, DROPOUT_STREAM])
@@ -54,14 +62,13 @@ class LightGCN:
             negative_power=settings.negative_power,
             threads=self._threads,
             generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
+            treated=treated,
         )
-        rows = (train.n_items, train.n_users) if settings.keeps_ledger else (0, 0)
-        self._item_ledger, self._user_ledger = (aligned((n, 4, settings.dim)) for n in rows)
-        self._triples, self._recorded, self._steps = 0, 0, 0
+        self._triples, self._recorded, self._steps, self._epochs = 0, 0, 0, 0
 
     def epoch(self, lr: float) -> float:
         """Goes once through the data; returns the mean loss of the triples that were recorded."""
-        drawn = self._sampler.epoch()
+        drawn = self._sampler.epoch(**self._objective.sampling(self._epochs))
         number = sum(int(triples.block_starts[-1]) for triples in drawn)
         steps = self._settings.steps(number)
         total = np.zeros(2)
@@ -73,10 +80,11 @@ class LightGCN:
                     def pull(part: int, turn: int = turn, step: int = step) -> tuple[float, int]:
                         order = drawn[part].block((part + turn) % self._threads)
                         batch = order[len(order) * step // steps : len(order) * (step + 1) // steps]
-                        return self.pull(drawn[part], batch)
+                        return self.pull(drawn[part], batch, part)
 
                     total += np.sum(together(pull), axis=0)
-                self.move(lr, together)
+                self.move(lr, together, number / steps)
+        self._epochs += 1
         self._triples += number
         self._recorded += int(total[1])
         return float(total[0] / max(1.0, total[1]))
@@ -88,22 +96,21 @@ class LightGCN:
         self._propagate(self._tables, self._vectors, self._gradient, together)
         together(lambda part: self._gradient[self._rows[part]].fill(0))
 
-    def pull(self, triples: Triples, order: IntArray) -> tuple[float, int]:
-        """Adds the gradient of these triples at the vectors."""
-        settings, n_users = self._settings, self._train.n_users
-        found: tuple[float, int] = pull_triples(
-            self._vectors[:n_users], self._vectors[n_users:],
-            triples.users, triples.items, triples.negatives, order,
-            np.float32(settings.reg), settings.loss == "bce", settings.normalises,
-            self._gradient[:n_users], self._gradient[n_users:],
-            self._item_ledger, self._user_ledger, settings.ledger_every,
-        )  # fmt: skip
-        return found
+    def pull(self, triples: Triples, order: IntArray, part: int = 0) -> tuple[float, int]:
+        """Adds the gradient of these triples at the vectors, in thread `part`."""
+        vectors, gradient = self._sides(self._vectors), self._sides(self._gradient)
+        return self._objective.pull(part, *vectors, triples, order, *gradient)
 
-    def move(self, lr: float, together: Together) -> None:
-        """Ends a step: the gradient goes back to the tables, and Adam moves them."""
-        self._propagate(self._gradient, self._gradient, self._vectors, together)
+    def move(self, lr: float, together: Together, triples: float = 1.0) -> None:
+        """Ends a step of about so many triples: the gradient goes back to the tables, and Adam moves them."""
         self._steps += 1
+        vectors, gradient = self._sides(self._vectors), self._sides(self._gradient)
+        self._objective.after_pulls(*vectors, *gradient, triples, lr, self._steps)
+        self._propagate(self._gradient, self._gradient, self._vectors, together)
+        if self._objective.copies > 1:  # a user is the same in both graphs: one gradient, the sum
+            first, second = np.split(self._sides(self._gradient)[0], 2)
+            first += second
+            second[:] = first
 
         def step(part: int) -> None:
             mine = self._rows[part]
@@ -146,19 +153,19 @@ class LightGCN:
             together(add_up)
             source, target = target, source
 
-    def look(self, known: Development, users: IntArray, strengths: Sequence[float]) -> Grid:
+    def _sides(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The rows of users, and those of items."""
+        return rows[: self._n_users], rows[self._n_users :]
+
+    def look(
+        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
+    ) -> Grid:
         """How the model does on validation, at every pair of strengths."""
-        return look_at(self.model(), known, users, strengths, self._settings)
+        return look_at(self.model(), known, users, item_strengths, user_strengths, self._settings)
 
     def model(self) -> Model:
         """A copy of the vectors as they are now and of the ledger so far."""
         self._kept = np.empty(0, dtype=bool)
         with crew(self._threads) as together:
             self._propagate(self._tables, self._vectors, self._gradient, together)
-        users, items = np.split(self._vectors.copy(), [self._train.n_users])
-        vectors = Embeddings(users, items, self._train.user_ids, self._train.item_ids)
-        if not self._settings.keeps_ledger:
-            return Model(vectors)
-        scale = self._triples / max(1, self._recorded)
-        ledger = self._item_ledger.copy(), self._user_ledger.copy()
-        return Model(vectors, Ledger(*ledger, self._settings.ledger_every, self._triples, scale))
+        return self._objective.model(*self._sides(self._vectors), self._triples, self._recorded, copy=True)

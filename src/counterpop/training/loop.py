@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import IntArray, Interactions
+from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.runs import Model, Run
 from counterpop.splits import Development, Split
+from counterpop.training.methods import Options
 from counterpop.training.settings import Settings
-from counterpop.tuning import Grid, choose_strengths
+from counterpop.tuning import ALONE, Grid, Strengths, choose_strengths
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 CHECK_USERS = 4000  # a look at validation needs no more
 CHECK_STRENGTHS = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
+# what a look tries on (items, users); 0 alone for the methods that are not here
+CHECK_STRENGTHS_OF = {
+    "gradient": (CHECK_STRENGTHS, CHECK_STRENGTHS),
+    "macr": (ALONE, tuple(round(0.2 * n, 1) for n in range(11))),
+}
 CHECK_STREAM = 402
 
 
@@ -37,7 +43,9 @@ class Trainable(Protocol):
     def model(self) -> Model:
         """A copy of the model as it is now."""
 
-    def look(self, known: Development, users: IntArray, strengths: Sequence[float]) -> Grid:
+    def look(
+        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
+    ) -> Grid:
         """How it does on the validation part of these users, at every pair of strengths."""
 
 
@@ -66,10 +74,11 @@ def train(
 ) -> Run:
     """A run: the model that was best on validation, its ledger, and how training went.
 
-    Keywords are the fields of `Settings`. Every `check_every` epochs recall@20 is measured on validation (on
-    a sample of users; for the gradient method at the best of a coarse grid of strengths, because that is how
-    it will be used); training stops after `patience` looks without a better one and keeps the best model.
-    With `refit`, a second model is trained for as many epochs on train + validation. Never looks at test.
+    Keywords are the fields of `Settings`; `method` may also be a value such as `DICE(margin=20)`. Every
+    `check_every` epochs recall@20 is measured on validation (on a sample of users; for the gradient method
+    and MACR at the best of a coarse grid of strengths, because that is how they will be used); training stops
+    after `patience` looks without a better one and keeps the best model. With `refit`, a second model is
+    trained for as many epochs on train + validation. Never looks at test.
 
     `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item
     vectors), a row for each user and item of the split in its order; or a function that builds such a module
@@ -85,24 +94,34 @@ def train(
         if own:
             raise InputError(f"{own[0]} is the encoder's own affair; leave it out")
         settings |= {"backbone": "encoder", "engine": "torch"}
+    if isinstance(settings.get("method"), Options):
+        settings |= {"method": settings["method"].name, "options": settings["method"]}
     chosen = Settings(**settings)
     if chosen.backbone == "encoder" and encoder is None:
         raise InputError("backbone encoder needs an encoder: train(split, encoder=module)")
+    if chosen.method == "cause" and (known.intervened is None or not known.intervened.any()):
+        raise InputError(
+            "CausE learns from a part of train that was drawn by intervention, but this split has none; make "
+            "one with split_intervened (counterpop split --protocol intervened), or take a log whose split "
+            "column marks it with 1"
+        )
     report = on_progress or (lambda progress: None)
     _say_who_cannot_learn(known.refit_train() if refit else known.train)
     try:
-        model, epochs, history = _train_and_choose(
-            _begin(known.train, chosen, encoder), known, chosen, report
-        )
+        trainee = begin(known.train, known.intervened, chosen, encoder)
+        model, epochs, history = _train_and_choose(trainee, known, chosen, report)
         again = None
         if refit:
-            again = _train_for(_begin(known.refit_train(), chosen, encoder), chosen, epochs, report)
+            trainee = begin(known.refit_train(), known.refit_intervened(), chosen, encoder)
+            again = _train_for(trainee, chosen, epochs, report)
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be there to be named
+        # torch's, which may not be there to be named; on the CPU it has no kind of its own
+        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
             raise
+        dim = "" if encoder is not None else f"dim (now {chosen.dim}) or "
         raise InputError(
-            f"the GPU ran out of memory; lower dim (now {chosen.dim}) or batch (now {chosen.batch}), do "
-            "without the ledger (five times the memory of the vectors), or train on the cpu"
+            f"training ran out of memory on {chosen.device}; lower {dim}batch (now {chosen.batch}), or do "
+            "without the ledger, which takes four times the memory of the vectors"
         ) from error
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
     return Run(model, again, asdict(chosen) | made, tuple(history))
@@ -137,8 +156,10 @@ def _train_and_choose(
 
 
 def _say_who_cannot_learn(train: Interactions) -> None:
-    """Warns of users for whom no negative can be drawn."""
+    """Warns of users for whom no negative can be drawn; refuses a log of nobody else."""
     full = np.flatnonzero(train.user_counts >= train.n_items)
+    if len(full) == np.count_nonzero(train.user_counts):
+        raise InputError("every user has touched every item, so there is no negative to learn from")
     if len(full):
         text = (
             f"{len(full)} users have touched every item (first: {train.user_ids[full[:1]].tolist()[0]!r}); "
@@ -158,18 +179,20 @@ def _train_for(
     return trainee.model()
 
 
-def _begin(train: Interactions, settings: Settings, encoder: Encoder | None) -> Trainable:
+def begin(
+    train: Interactions, intervened: BoolArray | None, settings: Settings, encoder: Encoder | None
+) -> Trainable:
     """A model at its beginning, by the engine and backbone of the settings."""
     if settings.engine == "torch":
         try:
-            from counterpop.training.device.trainees import begin
+            from counterpop.training.device.trainees import begin as begin_on_device
         except ModuleNotFoundError as error:
             raise InputError("this needs torch: pip install 'counterpop[torch]'") from error
-        return begin(train, settings, encoder)
+        return begin_on_device(train, settings, encoder, intervened)
     from counterpop.training.lightgcn import LightGCN
     from counterpop.training.mf import MatrixFactorisation
 
-    return (LightGCN if settings.layers else MatrixFactorisation)(train, settings)
+    return (LightGCN if settings.layers else MatrixFactorisation)(train, settings, intervened)
 
 
 def scheduled(settings: Settings, epoch: int) -> float:
@@ -195,9 +218,9 @@ class _Look:
             draw = np.random.default_rng([settings.seed, CHECK_STREAM])
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))
         self._known, self._users = known, users
-        self._strengths = CHECK_STRENGTHS if settings.method == "gradient" else (0.0,)
+        self._strengths = CHECK_STRENGTHS_OF.get(settings.method, (ALONE, ALONE))
 
     def at(self, trainee: Trainable) -> float:
         """Recall@20 of the model."""
-        grid = trainee.look(self._known, self._users, self._strengths)
+        grid = trainee.look(self._known, self._users, *self._strengths)
         return grid.at(*choose_strengths(grid))["recall"]

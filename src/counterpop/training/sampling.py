@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.interactions import IntArray, Interactions
+from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.kernels.alias import alias_table
 from counterpop.kernels.mf import draw_triples
 from counterpop.kernels.threads import in_parallel
@@ -32,7 +33,8 @@ class Triples:
 class TripleSampler:
     """Draws the triples of an epoch, each thread its own, into memory that is taken once.
 
-    They come shuffled, or only within windows of so many triples of neighbouring users.
+    They come shuffled, or only within windows of so many triples of neighbouring users. Both items of a
+    triple whose row is `treated` are counted on from the number of items.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class TripleSampler:
         threads: int,
         generator: np.random.Generator,
         window: int = 1 << 62,
+        treated: BoolArray | None = None,
     ) -> None:
         self._train, self._generator, self._negatives, self._window = train, generator, negatives, window
         has_rows = train.user_counts > 0
@@ -61,13 +64,23 @@ class TripleSampler:
         self._by_popularity = np.argsort(-train.item_counts, kind="stable")
         law = train.item_counts.astype(np.float64) ** negative_power if negative_power else np.empty(0)
         self._accept, self._alias = alias_table(law)
+        self._treated = np.empty(0, dtype=bool) if treated is None else treated
 
-    def epoch(self) -> list[Triples]:
-        """Fresh triples of every thread; they overwrite those of the epoch before."""
+    def epoch(self, margin: float | None = None, pool: float = 0.0) -> list[Triples]:
+        """Fresh triples of every thread; they overwrite those of the epoch before.
+
+        With a margin, negatives are DICE's: more popular than the seen item by more than it, or less than
+        half as popular, each where at least `pool` items are.
+        """
         threads = len(self._space)
         block_of = self._blocks(threads)
         members = np.argsort(block_of, kind="stable").astype(np.int32)
         starts = np.concatenate([[0], np.cumsum(np.bincount(block_of, minlength=threads))])
+        above = below = np.empty(0, dtype=np.int64)
+        if margin is not None:
+            members, above, below = self._beyond(block_of, starts, margin)
+        if len(self._treated):
+            block_of = np.tile(block_of, 2)
         # a thread's state on a cache line of its own: they are written with every draw
         states = self._generator.integers(0, 2**64, size=(threads, 16), dtype=np.uint64)
 
@@ -76,12 +89,28 @@ class TripleSampler:
             draw_triples(
                 self._cuts[part], self._cuts[part + 1], self._train.user_starts, self._train.item_ix,
                 self._window, self._draws, self._negatives, self._accept, self._alias,
-                block_of, members, starts, states[part],
-                space.users, space.items, space.negatives, space.order, space.block_starts,
+                block_of, members, starts, above, below, max(1.0, pool / threads), self._treated,
+                states[part], space.users, space.items, space.negatives, space.order, space.block_starts,
             )  # fmt: skip
 
         in_parallel(draw, threads)
         return self._space
+
+    def _beyond(
+        self, block_of: IntArray, starts: NDArray[np.int64], margin: float
+    ) -> tuple[IntArray, NDArray[np.int64], NDArray[np.int64]]:
+        """The members of the blocks by falling popularity; for each item where the popular enough end among
+        them, and where the unpopular enough begin."""
+        in_order = self._by_popularity
+        members = in_order[np.argsort(block_of[in_order], kind="stable")].astype(np.int32)
+        counts = self._train.item_counts
+        above, below = np.empty((2, len(counts)), dtype=np.int64)
+        for first, last in pairwise(starts):
+            mine = members[first:last]
+            rising = -counts[mine]
+            above[mine] = first + np.searchsorted(rising, -(counts[mine] + margin), side="left")
+            below[mine] = first + np.searchsorted(rising, -(counts[mine] / 2), side="right")
+        return members, above, below
 
     def _blocks(self, threads: int) -> IntArray:
         """A random block for each item, so that every block holds as much popularity as the next.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from counterpop.errors import InputError
+from counterpop.training.methods import MACR, OPTIONS, Options
 
 Backbone = Literal["mf", "lightgcn", "encoder"]
-Method = Literal["plain", "gradient"]
+Method = Literal["plain", "gradient", "ips", "cause", "dice", "macr"]
 Loss = Literal["bpr", "bce"]
 Sampling = Literal["interactions", "users"]
 Schedule = Literal["constant", "linear", "cosine"]
@@ -19,7 +20,7 @@ Device = Literal["cpu", "cuda"]
 Engine = Literal["native", "torch"]
 
 LEAST_STEPS = 64  # of an epoch: small data would else be learnt in a handful of steps
-INITIAL_STREAM, SAMPLING_STREAM, DROPOUT_STREAM = 400, 401, 403  # of the seed
+INITIAL_STREAM, SAMPLING_STREAM, DROPOUT_STREAM, METHOD_STREAM = 400, 401, 403, 404  # of the seed
 
 # What a setting is where it was not given. MF takes one SGD step for each triple, LightGCN one step of Adam
 # for each batch: hence other rates. An encoder of one's own comes with its dim and layers.
@@ -30,17 +31,30 @@ BY_BACKBONE: dict[Backbone, dict[str, float]] = {
 }
 
 
+# and what a method wants otherwise; chosen on validation, see experiments/baselines.md
+BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
+    ("mf", "dice"): {"lr": 0.1, "reg": 5e-3},
+    ("mf", "ips"): {"lr": 0.5},  # most of its weights are far below 1
+}
+OPTIONS_OF = {("lightgcn", "macr"): MACR(1e-2, 1e-3)}  # where the method's own defaults are not taken
+ONLY_LOSS = {"dice": "bpr", "macr": "bce"}  # their mathematics knows no other
+SCORES_ALONE = ("plain", "gradient", "ips")  # methods that take nothing but the scores of a triple
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of a training run; the defaults are those that our published figures were reached with.
 
     `method="gradient"` normalises user vectors in training and keeps the ledger, `"plain"` does neither;
-    `normalised` and `ledger` say otherwise. What is None by default depends on the backbone.
+    `normalised` and `ledger` say otherwise. What is None by default depends on the backbone and the method.
     """
 
     backbone: Backbone = "mf"
     method: Method = "gradient"
-    loss: Loss = "bpr"
+    options: Options | None = None
+    """What the method alone has to set: a value of `methods.IPS`, `CausE`, `DICE` or `MACR`."""
+    loss: Loss = None  # type: ignore[assignment]
+    """BPR by default, but MACR has BCE."""
     dim: int = None  # type: ignore[assignment]  # by the backbone, as below
     epochs: int = None  # type: ignore[assignment]
     lr: float = None  # type: ignore[assignment]
@@ -52,7 +66,7 @@ class Settings:
     edge_dropout: float = 0.0
     """Share of the graph's edges left out at random in each step of LightGCN."""
     batch: int = None  # type: ignore[assignment]
-    """Triples of one step, at most a 64th of an epoch. MF on the CPU steps after every triple."""
+    """Triples of one step, at most a 64th of an epoch. Native MF steps after every triple."""
     negatives: int = 1
     """Negatives for each positive; an epoch has this many times as many triples."""
     negative_power: float = 0.0
@@ -70,15 +84,22 @@ class Settings:
     patience: int = 10
     """Looks without a better one before training stops."""
     threads: int | None = None
-    """All cores by default. 1 gives the same bits on every machine of one kind; so does any fixed number."""
+    """Of the native engine; all cores by default. 1, or any other number, gives the same bits on every
+    machine of one kind."""
     device: Device = "cpu"
     engine: Engine = None  # type: ignore[assignment]
     """Own kernels ("native", cpu alone) or torch; by default native on the CPU."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        engine = "torch" if self.device == "cuda" else "native"
-        for name, value in {"engine": engine, **BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])}.items():
+        if self.options is None and self.method in OPTIONS:
+            usual = OPTIONS_OF.get((self.backbone, self.method), OPTIONS[self.method]())
+            object.__setattr__(self, "options", usual)
+        by_default: dict[str, Any] = {"loss": ONLY_LOSS.get(self.method, "bpr")}
+        by_default["engine"] = "torch" if self.device == "cuda" else "native"
+        by_default |= BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])
+        by_default |= BY_METHOD.get((self.backbone, self.method), {})
+        for name, value in by_default.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         for name, options in (
@@ -107,6 +128,22 @@ class Settings:
             raise InputError(f"{self.backbone} has {least} to {most} layers, got {self.layers}")
         if self.edge_dropout >= 1 or (self.edge_dropout and self.backbone == "mf"):
             raise InputError(f"edge_dropout is a share below 1, for LightGCN alone, got {self.edge_dropout}")
+        if type(self.options) is not OPTIONS.get(self.method, type(None)):
+            raise InputError(f"these options are not those of method {self.method}: {self.options}")
+        if self.loss != ONLY_LOSS.get(self.method, self.loss):
+            raise InputError(f"the loss of {self.method} is {ONLY_LOSS[self.method]}, got {self.loss}")
+        if self.method not in SCORES_ALONE and (self.normalised or self.ledger):
+            raise InputError(
+                f"{self.method} has neither normalised users nor a ledger; {', '.join(SCORES_ALONE)} may"
+            )
+        if self.method not in SCORES_ALONE and self.backbone == "encoder":
+            raise InputError(
+                f"{self.method} is for mf and lightgcn; your own encoder may have {', '.join(SCORES_ALONE)}"
+            )
+        if self.method == "dice" and self.dim % 2:
+            raise InputError(f"dim must be even, half interest and half conformity, got {self.dim}")
+        if self.method == "dice" and self.negative_power:
+            raise InputError("dice draws its negatives by its own rule; leave negative_power out")
         if self.device == "cuda" and self.engine == "native":
             raise InputError("the native engine runs on the CPU alone; take engine torch for cuda")
         if self.reg * self.lr >= 1:

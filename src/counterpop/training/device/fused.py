@@ -25,7 +25,7 @@ def step_epoch(
     n, dim, every = triples.shape[1], users.shape[1], settings.ledger_every
     loss = torch.zeros(1, device=users.device)
     u, i, j = triples.int()
-    programs = max(1, min(settings.batch, n) // ROWS)
+    programs = max(1, n // settings.steps(n) // ROWS)
     _step[(programs,)](
         users, items, u, i, j, n, lr, settings.reg, loss,
         ledger.items if ledger else users, ledger.users if ledger else users, every,
@@ -78,9 +78,10 @@ def _step(  # type: ignore[no-untyped-def]
         taken = here & (m % every == 0)
         if tl.max(taken.to(tl.int32), 0) > 0:
             if BCE:
-                lost = tl.log(1 + tl.exp(-s_i)) + tl.log(1 + tl.exp(s_j))
+                lost = tl.log(1 + tl.exp(-tl.abs(s_i))) + tl.maximum(-s_i, 0.0)
+                lost += tl.log(1 + tl.exp(-tl.abs(s_j))) + tl.maximum(s_j, 0.0)
             else:
-                lost = tl.log(1 + tl.exp(s_j - s_i))
+                lost = tl.log(1 + tl.exp(-tl.abs(s_j - s_i))) + tl.maximum(s_j - s_i, 0.0)
             tl.atomic_add(loss, tl.sum(tl.where(taken, lost, 0.0), 0), sem="relaxed")
             if LEDGER:
                 rows = taken[:, None] & inside

@@ -9,30 +9,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import Interactions
+from counterpop.interactions import BoolArray, Interactions, apart
 from counterpop.training.device.tables import find_device, initial_tables
 from counterpop.training.graph import graph_of
-from counterpop.training.settings import Settings
+from counterpop.training.settings import DROPOUT_STREAM, Settings
 
 
 class LightGCN(torch.nn.Module):
     """Tables of users and items, smoothed over the graph; with no layers it is matrix factorisation."""
 
-    def __init__(self, train: Interactions, settings: Settings) -> None:
+    def __init__(self, train: Interactions, settings: Settings, treated: BoolArray | None = None) -> None:
         super().__init__()
         device = find_device(settings)
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
-        self.tables = torch.nn.Parameter(torch.cat(initial_tables(train, settings, device)))
-        self._graph, self._edges = adjacency(train, device)
+        self._copies = 1 if treated is None else 2  # CausE: a graph of the treated rows beside the other
+        self.tables = torch.nn.Parameter(torch.cat(initial_tables(train, settings, device, self._copies)))
+        self._graph, self._edges = adjacency(train if treated is None else apart(train, treated), device)
+        seed = np.random.default_rng([settings.seed, DROPOUT_STREAM]).integers(1 << 62)
+        self.generator = torch.Generator(device).manual_seed(int(seed))
 
     def forward(self) -> tuple[Tensor, Tensor]:
         graph = self._graph
         if self._dropout and self.training:
-            kept = torch.rand(len(self._edges) // 2, device=self._edges.device) >= self._dropout
+            draws = torch.rand(len(self._edges) // 2, device=self._edges.device, generator=self.generator)
+            kept = draws >= self._dropout
             values = graph.values() * kept[self._edges] / (1 - self._dropout)
             graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
-        vectors = _Propagation.apply(self.tables, graph, self._layers)  # type: ignore[no-untyped-call]
-        users, items = torch.split(vectors, [self._n_users, len(vectors) - self._n_users])
+        tables: Tensor = self.tables
+        n_users = self._copies * self._n_users
+        if self._copies > 1:  # a user has one table in both graphs
+            tables = torch.cat([tables[: self._n_users], tables])
+        vectors = _Propagation.apply(tables, graph, self._layers)  # type: ignore[no-untyped-call]
+        users, items = torch.split(vectors, [n_users, len(vectors) - n_users])
         return users, items
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterpop.directions import unit
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.metrics.accuracy import discounts, ideal_dcg
@@ -29,7 +30,8 @@ def directions_of(
             (sums[rows, 2].double() - sums[rows, 3].double()).mean(0)
             for sums, rows in ((ledger.items, popular), (ledger.users, active))
         )
-    return (item / item.norm()).float(), (user / user.norm()).float()
+    found = unit(item.cpu().numpy(), "popular"), unit(user.cpu().numpy(), "conformity")
+    return torch.from_numpy(found[0]).to(users.device), torch.from_numpy(found[1]).to(users.device)
 
 
 def search_on_device(

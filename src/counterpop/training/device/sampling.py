@@ -6,10 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import Interactions
+from counterpop.interactions import BoolArray, Interactions, pair_keys
 from counterpop.training.settings import Sampling
 
-MASS = 1 << 40  # of all items together where negatives are drawn by popularity: whole numbers stay exact
+TRIES = 16  # to draw one of DICE's negatives that the user has not touched
+KEYS = 1 << 62  # what users x mass must stay below: whole numbers, so that draws are exact
+MASS = 1 << 40  # of all items together where negatives are drawn by popularity, at most
 
 
 class DeviceSampler:
@@ -29,11 +31,13 @@ class DeviceSampler:
         negative_power: float,
         device: torch.device,
         seed: int,
+        treated: BoolArray | None = None,
     ) -> None:
         mass = np.ones(train.n_items, dtype=np.int64)
         if negative_power:
             law = train.item_counts.astype(np.float64) ** negative_power
-            mass = np.ceil(law * (MASS / law.sum())).astype(np.int64)
+            whole = min(MASS, KEYS // train.n_users - train.n_items)
+            mass = np.ceil(law * (whole / law.sum())).astype(np.int64)
         ends = np.cumsum(mass)
         seen = np.concatenate([[0], np.cumsum(mass[train.item_ix])])  # (N + 1,) mass of the rows before
         seen_before = seen[:-1] - seen[train.user_starts[train.user_ix]]  # (N,) of the same user
@@ -54,17 +58,48 @@ class DeviceSampler:
         self._by_user = sampling == "users"
         self.triples = len(self._rows) * negatives
         self._generator = torch.Generator(device).manual_seed(seed)
+        self._treated = None if treated is None else resident(treated)
+        self._popularity = resident(train.item_counts)
+        self._pairs = resident(pair_keys(train))
 
-    def epoch(self) -> Tensor:
-        """(3, n) users, seen items and negatives, shuffled. Equally many of every user, or every row once."""
+    def epoch(self, margin: float | None = None, pool: float = 0.0) -> Tensor:
+        """(3, n) users, seen items and negatives, shuffled. Equally many of every user, or every row once.
+
+        With a margin, negatives are DICE's; see `training.sampling.TripleSampler`, also for treated rows.
+        """
         shuffled = torch.randperm(self.triples, generator=self._generator, device=self._keys.device)
         if self._by_user:
             users = self._users[shuffled % len(self._users)]
-            items = self._item_of[self._starts[users] + self._below(self._counts[users])]
+            rows = self._starts[users] + self._below(self._counts[users])
         else:
             rows = self._rows[shuffled % len(self._rows)]
-            users, items = self._user_of[rows], self._item_of[rows]
-        return torch.stack([users, items, self._negatives(users)])
+            users = self._user_of[rows]
+        items, negatives = self._item_of[rows], self._negatives(users)
+        if margin is not None:
+            negatives = self._beyond(users, items, negatives, margin, pool)
+        if self._treated is not None:
+            shift = self._treated[rows] * len(self._ends)
+            items, negatives = items + shift, negatives + shift
+        return torch.stack([users, items, negatives])
+
+    def _beyond(self, users: Tensor, items: Tensor, spare: Tensor, margin: float, pool: float) -> Tensor:
+        """DICE's negatives; where none is found in TRIES draws, the spare one."""
+        falling, order = torch.sort(self._popularity, descending=True, stable=True)
+        own, n = self._popularity[items], len(order)
+        above = torch.searchsorted(-falling, -(own + margin))
+        below = torch.searchsorted(-falling, -(own / 2), right=True)
+        units = torch.rand(len(items), generator=self._generator, device=items.device)
+        more, less = above >= max(1, pool), n - below >= max(1, pool)
+        popular = more & (~less | (units < 0.5))
+        low = torch.where(popular | ~less, 0, below)
+        high = torch.where(popular, above, n)
+        found = torch.full_like(items, -1)
+        for _ in range(TRIES):
+            drawn = order[low + self._below(high - low)]
+            keys = users * n + drawn
+            place = torch.searchsorted(self._pairs, keys).clamp(max=len(self._pairs) - 1)
+            found = torch.where((found < 0) & (self._pairs[place] != keys), drawn, found)
+        return torch.where(found < 0, spare, found)
 
     def _negatives(self, users: Tensor) -> Tensor:
         drawn = self._below(self._left[users])

@@ -18,12 +18,14 @@ def find_device(settings: Settings) -> torch.device:
     return torch.device(settings.device)
 
 
-def initial_tables(train: Interactions, settings: Settings, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The first values of user and item vectors: the same as on the CPU."""
+def initial_tables(
+    train: Interactions, settings: Settings, device: torch.device, copies: int = 1
+) -> tuple[Tensor, Tensor]:
+    """The first values of user and item vectors: the same as on the CPU. Copies of the items begin alike."""
     values = np.random.default_rng([settings.seed, INITIAL_STREAM])
     scale = np.float32(settings.initial_scale)
     users, items = (
         torch.from_numpy(values.standard_normal((n, settings.dim), dtype=np.float32) * scale).to(device)
         for n in (train.n_users, train.n_items)
     )
-    return users, items
+    return users, items.repeat(copies, 1)

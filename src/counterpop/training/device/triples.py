@@ -33,19 +33,23 @@ class Pulls:
     """(B,) and pushes the negative."""
 
 
-def pulls(P: Tensor, A: Tensor, B: Tensor, settings: Settings) -> Pulls:
-    """The gradient of each triple's loss: users P, seen items A, negatives B, each (B, D)."""
+def pulls(P: Tensor, A: Tensor, B: Tensor, settings: Settings, weights: Tensor | None = None) -> Pulls:
+    """The gradient of each triple's loss: users P, seen items A, negatives B, each (B, D).
+
+    `weights` (B,) are those of the seen items: of the whole loss with BPR, of their part of it with BCE.
+    """
     scale = torch.ones_like(P[:, :1])
     if settings.normalises:
         scale = P.square().sum(1, keepdim=True).add(1e-12).rsqrt()
     p = P * scale
     s_i, s_j = (p * A).sum(1), (p * B).sum(1)
+    w = torch.ones_like(s_i) if weights is None else weights
     if settings.loss == "bce":
-        g_i, g_j = torch.sigmoid(-s_i), torch.sigmoid(s_j)
-        loss = torch.nn.functional.softplus(-s_i) + torch.nn.functional.softplus(s_j)
+        g_i, g_j = w * torch.sigmoid(-s_i), torch.sigmoid(s_j)
+        loss = w * torch.nn.functional.softplus(-s_i) + torch.nn.functional.softplus(s_j)
     else:
-        g_i = g_j = torch.sigmoid(s_j - s_i)
-        loss = torch.nn.functional.softplus(s_j - s_i)
+        g_i = g_j = w * torch.sigmoid(s_j - s_i)
+        loss = w * torch.nn.functional.softplus(s_j - s_i)
     drawn = g_i[:, None] * A - g_j[:, None] * B
     if settings.normalises:  # what lies along p only changes the length, which the scores do not see
         drawn = scale * (drawn - (g_i * s_i - g_j * s_j)[:, None] * p)
@@ -66,8 +70,8 @@ class DeviceLedger:
     def record(self, triples: Tensor, found: Pulls, A: Tensor, B: Tensor) -> None:
         """Adds one triple in `every` of a batch: pull and push by count, then both by slope."""
         u, i, j = triples[:, :: self.every]
-        p, A, B = found.p[:: self.every], A[:: self.every], B[:: self.every]
-        g_i, g_j = (g[:: self.every, None] for g in (found.slope_item, found.slope_negative))
+        p, A, B = (rows[:: self.every].float() for rows in (found.p, A, B))
+        g_i, g_j = (g[:: self.every, None].float() for g in (found.slope_item, found.slope_negative))
         none = torch.zeros_like(p)
         self.items.index_add_(0, i, torch.stack([p, none, g_i * p, none], 1))
         self.items.index_add_(0, j, torch.stack([none, p, none, g_j * p], 1))

@@ -1,0 +1,77 @@
+"""Seconds an epoch of every method over those of plain training, on one engine and device, in one run.
+
+    python benchmarks/bench_methods.py [--data ml10m] [--backbones mf lightgcn] [--rounds 5] [--device cpu]
+
+All methods draw one negative for each positive, so that an epoch has the same number of triples. Rounds go
+from method to method, epoch by epoch, so that a noisy machine is noisy for all. The last line is the memory
+that the whole run took at most.
+"""
+
+import argparse
+import resource
+import statistics
+import time
+
+import counterpop as cp
+from counterpop.kernels.threads import core_count
+from counterpop.training.loop import Trainable, begin
+from paper_data import load_split
+
+METHODS = {
+    "plain": "plain", "plain, BCE": "plain", "gradient": "gradient", "ips": cp.IPS(), "cause": cp.CausE(),
+    "dice": cp.DICE(), "dice, dcor": cp.DICE(discrepancy="dcor"), "macr": cp.MACR(),
+}  # fmt: skip
+PAPER = {"gradient": (1.08, 1.02), "dice": (2.6, 2.4), "macr": (1.2, 2.4)}  # seconds over plain: MF, LightGCN
+LR = 0.01
+
+
+def compiled(known: cp.Development, name: str, backbone: str, device: str) -> Trainable:
+    """A model in training, its kernels compiled."""
+    method = METHODS[name]
+    given = {"loss": "bce"} if name == "plain, BCE" else {}
+    if not isinstance(method, str):
+        given |= {"options": method}
+    settings = cp.Settings(
+        method=getattr(method, "name", method), backbone=backbone, device=device, dim=64, **given
+    )
+    model = begin(known.train, known.intervened, settings, None)
+    model.epoch(LR)
+    return model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", default="ml10m")
+    parser.add_argument("--backbones", nargs="+", default=["mf", "lightgcn"])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    known = load_split(arguments.data).development
+    for backbone in arguments.backbones:
+        names = [n for n in arguments.methods if n != "cause" or known.intervened is not None]
+        models = {name: compiled(known, name, backbone, arguments.device) for name in names}
+        seconds: dict[str, list[float]] = {name: [] for name in models}
+        for _ in range(arguments.rounds):
+            for name, model in models.items():
+                start = time.perf_counter()
+                model.epoch(LR)
+                seconds[name].append(time.perf_counter() - start)
+        print(f"{arguments.data}, {backbone}, D 64, {arguments.device}, {core_count()} threads")
+        first = seconds[names[0]]
+        for name, values in seconds.items():
+            paper = PAPER.get(name.split(",")[0])
+            beside = f"   paper {paper[backbone == 'lightgcn']}" if paper else ""
+            ratios = min(values) / min(first), statistics.median(values) / statistics.median(first)
+            print(
+                f"  {name:12} best {min(values):.4f} s  ratio of best {ratios[0]:.2f}, of medians "
+                f"{ratios[1]:.2f}{beside}",
+                flush=True,
+            )
+    print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Makes the runs behind `counterpop paper` on a machine with a GPU, torch, NumPy and SciPy, and nothing else.
+
+    python experiments/paper_on_gpu.py table3 table5 --data DATA --runs RUNS --seeds 3 [--device cuda]
+
+The files that it leaves in RUNS are those that `counterpop paper ITEM --device cuda --out OUT` would make:
+copy them to OUT/runs, and that command, on any machine, finds them and writes tables, figures and page. Lists
+and grids are computed by torch here; equal scores, which vectors of floats hardly ever have, may be ranked
+otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import counterpop as cp
+from counterpop import tuning
+from counterpop.evaluation import Evaluation, compare, measure
+from counterpop.paper.accuracy import make_losses, make_table3
+from counterpop.paper.cost import make_table4
+from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
+from counterpop.paper.plan import BACKBONES, Plan
+from counterpop.paper.proportion import make_proportion
+from counterpop.paper.runs import Bench, K, Tools
+from counterpop.training.device.measuring import search_on_device
+
+MAKE = {
+    "losses": make_losses, "table3": make_table3, "table4": make_table4, "table5": make_table5,
+    "figure1": make_figure1, "groups": make_groups, "proportion": make_proportion,
+    "strengths": make_strengths,
+}  # fmt: skip
+ROWS = 2048  # users whose scores are on the device at a time
+
+
+def load(path: Path) -> cp.Split:
+    """A data set as the paper splits it, read without polars."""
+    with np.load(path, allow_pickle=False) as archive:
+        user, item, part = archive["user"], archive["item"], archive["split"]
+    order = np.lexsort((item, user))
+    ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
+    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
+
+
+def tools_on(device: str) -> Tools:
+    """What `Bench` needs of the package, by torch."""
+
+    def search(
+        vectors: cp.Embeddings,
+        directions: cp.Directions,
+        train: cp.Interactions,
+        held: cp.Interactions,
+        **how: Any,
+    ) -> cp.Grid:
+        tensors = [
+            torch.from_numpy(array).to(device)
+            for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
+        ]
+        return search_on_device(*tensors[:2], (tensors[2], tensors[3]), train, held, **how)
+
+    def tune(run: cp.Run, known: cp.Development) -> tuple[cp.Adjustment, cp.Grid]:
+        method = run.settings["method"]
+        both = tuning.STRENGTHS, tuning.STRENGTHS
+        alone = (0.0,), (0.0,)
+        items, users = alone if method == "plain" else getattr(tuning, "STRENGTHS_OF", {}).get(method, both)
+        directions = cp.find_directions(run.model, known.train)
+        over = {"k": K, "item_strengths": items, "user_strengths": users}
+        grid = search(run.model.embeddings, directions, known.train, known.valid, **over)
+        if run.refit is not None:
+            directions = cp.find_directions(run.refit, known.refit_train())
+        strengths = cp.choose_strengths(grid)
+        return (
+            cp.Adjustment(
+                directions.item, directions.user, *strengths, run.embeddings, run.refit is not None
+            ),
+            grid,
+        )
+
+    def lists(adjustment: cp.Adjustment, users: np.ndarray, seen: cp.Interactions, k: int) -> np.ndarray:
+        vectors = adjustment.embeddings
+        items = torch.from_numpy(vectors.item_vectors).to(device)
+        found = np.empty((len(users), min(k, len(items))), dtype=np.int32)
+        for start in range(0, len(users), ROWS):
+            block = users[start : start + ROWS]
+            scores = torch.from_numpy(adjustment.query(vectors.user_vectors[block])).to(device) @ items.T
+            number = seen.user_counts[block]
+            rows = np.repeat(np.arange(len(block)), number)
+            columns = np.concatenate(
+                [seen.item_ix[seen.user_starts[u] : seen.user_starts[u + 1]] for u in block]
+            )
+            scores[
+                torch.from_numpy(rows).to(device), torch.from_numpy(columns).long().to(device)
+            ] = -torch.inf
+            best = torch.topk(scores, found.shape[1])
+            there = (best.values > -torch.inf).cpu().numpy()
+            found[start : start + ROWS] = np.where(there, best.indices.cpu().numpy(), -1)
+        return found
+
+    def evaluate(
+        adjustment: cp.Adjustment, split: cp.Split, *, on: str, k: int, resamples: int
+    ) -> Evaluation:
+        known = split.development
+        train = known.refit_train() if adjustment.refit else known.train
+        users = np.flatnonzero(split.test.user_counts).astype(np.int32)
+        plain, adjusted = (
+            measure(lists(one, users, train, k), users, train, split.test, resamples=resamples)
+            for one in (adjustment.with_strengths(0.0, 0.0), adjustment)
+        )
+        strengths = adjustment.item_strength, adjustment.user_strength
+        return Evaluation(k, "test", *strengths, plain, adjusted, compare(adjusted, plain))
+
+    return Tools(load, tune, evaluate, search)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("items", nargs="+", choices=MAKE)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
+    parser.add_argument("--backbone", choices=BACKBONES)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", cp.CounterpopWarning)
+    backbones = (given.backbone,) if given.backbone else BACKBONES
+    plan = Plan(given.quick, given.wide, given.seeds, 0, given.device, backbones)
+    bench = Bench(given.data, given.runs, plan, tools=tools_on(given.device))
+    for name in given.items:
+        start, before = time.perf_counter(), bench.cache.made
+        item = MAKE[name](bench)
+        print(f"{name}: {bench.cache.made - before} runs, {time.perf_counter() - start:.0f} s", flush=True)
+        for claim in item.claims:
+            print(f"  {claim.verdict}: {claim.claim} {claim.evidence}")
+
+
+if __name__ == "__main__":
+    main()

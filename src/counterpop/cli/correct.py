@@ -1,0 +1,53 @@
+"""counterpop correct"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from counterpop import artifacts
+from counterpop.cli import shell
+from counterpop.cli.progress import output, working
+from counterpop.corrections import Correction, correct
+from counterpop.tuning import Target
+
+
+@click.command(epilog="Example: counterpop correct RUN --by tten --out CORRECTED")
+@click.argument("run", type=click.Path())
+@click.option(
+    "--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores."
+)
+@click.option(
+    "--target",
+    type=click.Choice(get_args(Target)),
+    default="recall",
+    show_default=True,
+    help="What to make best on validation.",
+)
+@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: all strengths are tried.")
+@click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
+@shell
+def command(
+    run: str, by: Correction, target: Target, k: int, seed: int, out: str, quiet: bool
+) -> dict[str, Any]:
+    """Write a run whose vectors are corrected the way practitioners do it, for comparison.
+
+    pc adds to a score the more, the rarer its item is; tten divides it by a power of the item vector's
+    length; head-minus-tail takes out the difference between popular and other items. Strengths are chosen on
+    the validation part; test is not opened. The new run needs no `tune`.
+    """
+    artifacts.check_target(out, "run")
+    saved = artifacts.load_run(run)
+    with working(f"measuring the strengths of {by}"):
+        corrected = correct(saved.run, artifacts.load_development(run), by, target=target, k=k)
+    artifacts.save_run(corrected, out, run)
+    chosen = corrected.settings["correction"]
+    if not quiet:
+        strengths = ", ".join(f"{strength:g}" for strength in chosen["strengths"])
+        output.print(
+            f"{by} at strength {strengths}: validation {target} {chosen['plain']:.4f} before, "
+            f"{chosen['valid']:.4f} after. Wrote {out}."
+        )
+    return {"run": run, "out": out, **chosen}

@@ -1,0 +1,88 @@
+"""A cell of the tables: a method on a data set, its settings chosen, trained and measured for every seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import counterpop as cp
+from counterpop.paper.datasets import TITLES
+from counterpop.paper.plan import BACKBONE_TITLES, METHOD_TITLES
+from counterpop.paper.published import METRICS
+from counterpop.paper.results import summarise
+from counterpop.paper.runs import Bench, Record
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What became of a cell; without records it is missing, and says why."""
+
+    dataset: str
+    backbone: str
+    method: str
+    records: tuple[Record, ...] = ()
+    validated: tuple[Record, ...] = ()
+    searched: tuple[dict[str, Any], ...] = ()
+    missing: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{BACKBONE_TITLES[self.backbone]} {METHOD_TITLES[self.method]}, {TITLES[self.dataset]}"
+
+    def figure(self, metric: str, kind: str = "adjusted") -> dict[str, Any] | None:
+        """A test figure over the seeds; `kind` "plain" is the same model before its adjustment."""
+        if not self.records:
+            return None
+        single = self.records[0][kind]["intervals"].get(metric)
+        return summarise([record[kind][metric] for record in self.records], single)
+
+    def mean(self, metric: str = "recall") -> float | None:
+        figure = self.figure(metric)
+        return figure["mean"] if figure else None
+
+    def side(self, side: str, metric: str) -> dict[str, Any] | None:
+        """A test figure of the gradient method with one side off."""
+        return summarise([record["sides"][side][metric] for record in self.records]) if self.records else None
+
+    def chosen(self) -> dict[str, Any]:
+        """What validation chose: settings, epochs and strengths of every seed; and what it chose from."""
+        if not self.records:
+            return {}
+        first = self.records[0]["settings"]
+        return {
+            "settings": first,
+            "epochs": [record["settings"]["chosen_epochs"] for record in self.records],
+            "strengths": [record["strengths"] for record in self.records],
+            "refit": first["refit"],
+            "searched": list(self.searched),
+        }
+
+    def row(self) -> dict[str, Any]:
+        """The cell as `table3.json` holds it."""
+        figures = {metric: self.figure(metric) for metric in METRICS}
+        return {"backbone": self.backbone, "dataset": self.dataset, "method": self.method, **figures}
+
+
+def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any) -> Cell:
+    """The cell with its settings chosen on validation; `more` is set on top of what was chosen.
+
+    Whatever cannot be trained is a missing cell with its reason.
+    """
+    try:
+        bench.plan.check(backbone, method)
+        choice = bench.choose(dataset, backbone, method)
+        settings = [choice.settings | more | {"seed": seed} for seed in bench.plan.all_seeds]
+        tested = tuple(bench.tested(dataset, one) for one in settings)
+        validated = tuple(bench.validated(dataset, one) for one in settings)
+    except cp.InputError as error:
+        return Cell(dataset, backbone, method, missing=str(error))
+    return Cell(dataset, backbone, method, tested, validated, tuple(choice.searched))
+
+
+def reasons(cells: list[Cell]) -> tuple[str, ...]:
+    """What is missing and why, one sentence for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.missing is not None:
+            by_reason.setdefault(cell.missing, []).append(cell.title)
+    return tuple(f"{'; '.join(titles)}: {why}." for why, titles in by_reason.items())

@@ -1,0 +1,47 @@
+"""All items of the paper, made and written one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from counterpop.paper.accuracy import make_losses, make_table3
+from counterpop.paper.cost import make_table4
+from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
+from counterpop.paper.proportion import make_proportion
+from counterpop.paper.results import Item
+from counterpop.paper.runs import Bench
+from counterpop.paper.statistics import make_table1, make_table2
+from counterpop.paper.writing import is_written, write_item, write_overview
+
+ITEMS: dict[str, Callable[[Bench], Item]] = {
+    "table1": make_table1,
+    "table2": make_table2,
+    "table3": make_table3,
+    "losses": make_losses,
+    "table4": make_table4,
+    "table5": make_table5,
+    "figure1": make_figure1,
+    "groups": make_groups,
+    "proportion": make_proportion,
+    "strengths": make_strengths,
+}
+
+
+def make_items(
+    bench: Bench, names: Sequence[str], out: Path, *, rest_follows: bool = False
+) -> Iterator[Item]:
+    """Makes the named items one after the other; each is on disk, and on the page, once it is handed out.
+
+    What the folder holds already is left as it is. Where `rest_follows` (the same items with more backbones),
+    an item is written only if a run was made for it.
+    """
+    # losses measures both losses on test, which table3's search only trains: first, and nothing is made twice
+    for name in sorted(names, key=lambda name: (name != "losses", list(ITEMS).index(name))):
+        bench.cache.used.clear()
+        before = bench.cache.made
+        item = ITEMS[name](bench)
+        if (bench.cache.made > before or not rest_follows) and not is_written(item, out, bench.cache.used):
+            write_item(item, out, bench.plan, bench.cache.used)
+            write_overview(out, list(ITEMS))
+        yield item

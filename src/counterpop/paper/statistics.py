@@ -1,0 +1,109 @@
+"""Tables I and II: how unevenly interactions are spread, and what the data sets hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import counterpop as cp
+from counterpop.paper import published
+from counterpop.paper.datasets import TITLES, observed
+from counterpop.paper.results import Claim, Item, Table, head_counts
+from counterpop.paper.runs import Bench
+
+
+def make_table1(bench: Bench) -> Item:
+    """Popular and unpopular items, active and inactive users, and how often each meets the other."""
+    rows: list[dict[str, Any]] = []
+    claims = []
+    for name in (name for name in published.DATASETS if name in bench.paths):
+        log = observed(bench.full(name))
+        popular, active = cp.head(log.item_counts), cp.head(log.user_counts)
+        for side, mask, counts, other in (
+            ("item", popular, log.item_counts, active[log.user_ix]),
+            ("user", active, log.user_counts, popular[log.item_ix]),
+        ):
+            own = mask[getattr(log, f"{side}_ix")]
+            for label, members, mine in (
+                ("popular" if side == "item" else "active", mask, own),
+                ("unpopular" if side == "item" else "inactive", ~mask, ~own),
+            ):
+                number = max(1, int(members.sum()))
+                rows.append({
+                    "dataset": name, "group": f"{label} {side}s", "number": int(members.sum()),
+                    "of": len(members), "share": float(members.mean()),
+                    "mean_count": float(counts[members].mean()) if members.any() else None,
+                    "mean_with_head": float((mine & other).sum() / number),
+                    "mean_with_rest": float((mine & ~other).sum() / number),
+                })  # fmt: skip
+        claims += _check_heads(name, log)
+    table = Table(
+        "Popular items and active users: the first whose running share stays within 80 % of the interactions",
+        ("Data set", "Group", "Number", "Of", "Share", "Interactions each", "with active / popular",
+         "with the rest"),
+        [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows],
+        ("Counted in train as it was observed, without pairs drawn by intervention. The last two columns "
+         "split the interactions of an item by active and inactive users, those of a user by popular and "
+         "unpopular items.",),
+    )  # fmt: skip
+    lead = "How few items hold most of the interactions, and how much of every user's history is theirs."
+    return Item("table1", "Table I: unbalanced interactions", lead, (table,), (), tuple(claims), tuple(rows),
+                _absent(bench))  # fmt: skip
+
+
+def _check_heads(name: str, log: cp.Interactions) -> list[Claim]:
+    if name not in published.POPULAR:
+        return []
+    ours = head_counts(log.item_counts), head_counts(log.user_counts)
+    theirs = published.POPULAR[name], published.ACTIVE[name]
+    text = "{:,} of {:,} items are popular and {:,} of {:,} users active"
+    return [
+        Claim(
+            f"{TITLES[name]}: {text.format(*theirs[0], *theirs[1])}.",
+            "confirmed" if ours == theirs else "not seen",
+            f"In our data {text.format(*ours[0], *ours[1])}.",
+        )
+    ]
+
+
+def make_table2(bench: Bench) -> Item:
+    """Users, items, pairs and parts of every data set."""
+    rows: list[dict[str, Any]] = []
+    claims = []
+    for name in (name for name in published.DATASETS if name in bench.paths):
+        split = bench.full(name)
+        known, manifest = split.development, split.manifest
+        pairs = len(known.refit_train()) + len(split.test)
+        intervened = 0 if known.intervened is None else int(np.sum(known.intervened))
+        rows.append({
+            "dataset": name, "users": known.train.n_users, "items": known.train.n_items, "pairs": pairs,
+            "density": pairs / (known.train.n_users * known.train.n_items), "train": len(known.train),
+            "of_it_intervened": intervened, "valid": len(known.valid), "test": len(split.test),
+            "validation": f"carved, {manifest.carved}" if manifest.carved else "given",
+            "gini_train": manifest.gini["train"], "gini_test": manifest.gini["test"],
+            "untrained_items": manifest.untrained_items,
+        })  # fmt: skip
+        sizes = rows[-1]["users"], rows[-1]["items"], pairs
+        text = "{:,} users, {:,} items, {:,} interactions"
+        claims.append(
+            Claim(
+                f"{TITLES[name]} has {text.format(*published.SIZES[name])}.",
+                "confirmed" if sizes == published.SIZES[name] else "not seen",
+                f"Our data have {text.format(*sizes)}.",
+            )
+        )
+    columns = (
+        "Data set", "Users", "Items", "Pairs", "Density", "Train", "of it intervened", "Validation", "Test",
+        "Validation part", "Gini of train", "Gini of test", "Held-out items without a train pair",
+    )  # fmt: skip
+    table = Table("Data sets", columns, [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows])
+    lead = "The data sets as they are split. The lower the Gini of test, the more alike its items count."
+    return Item(
+        "table2", "Table II: data sets", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench)
+    )
+
+
+def _absent(bench: Bench) -> tuple[str, ...]:
+    names = [TITLES[name] for name in published.DATASETS if name not in bench.paths]
+    return (f"{', '.join(names)}: not in the data folder.",) if names else ()

@@ -1,0 +1,244 @@
+"""The results on disk: one page, and every item as Markdown, CSV, JSON, PNG and SVG."""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import counterpop as cp
+from counterpop.paper.plan import Plan
+from counterpop.paper.results import Claim, Item, Table, read_item
+from counterpop.paper.runs import code_version, machine
+from counterpop.reporting import write_page
+
+VERDICTS = ("confirmed", "stronger", "weaker", "not seen", "not tested")
+TITLE = "A gradient perspective on popularity bias: the paper, made again"
+INTRO = (
+    "Every table and figure of “Mitigating Popularity Bias in Recommendation with Unbalanced Interactions: A "
+    "Gradient Perspective” (Ren et al.), from our own runs, beside what was published. Whatever had to be "
+    "chosen was chosen on validation data; test was measured once. Each claim is answered from our numbers "
+    "alone: confirmed; stronger or weaker where the effect is more than 1.25 or less than 0.8 times the "
+    "published one, or where it fails in the lesser part of the cases; not seen; "
+    "not tested where runs are missing."
+)
+SMOKE = "SMOKE RUN: a few users and epochs, to see that everything works. Its figures mean nothing."
+
+
+def is_written(item: Item, out: Path, used: Mapping[str, float]) -> bool:
+    """Whether the folder holds this very item, made of the same runs."""
+    path = out / "items" / f"{item.name}.json"
+    if not path.is_file():
+        return False
+    held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    same: bool = held["item"] == json.loads(_json(item.to_json()))
+    return same and used.keys() <= held["made"]["runs"].keys()
+
+
+def write_item(item: Item, out: Path, plan: Plan, used: Mapping[str, float]) -> None:
+    """Writes NAME.json, NAME.md, a CSV for each table, PNG and SVG of each figure, and items/NAME.json."""
+    for folder in (out / "items", out / "figures"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for old in (*out.glob(f"{item.name}*.csv"), *(out / "figures").glob(f"{item.name}-*")):
+        old.unlink()
+    about = {
+        "written": datetime.now(UTC).isoformat(timespec="seconds"), "plan": asdict(plan),
+        "code": code_version(), "machine": machine(), "runs": dict(used),
+    }  # fmt: skip
+    write_page(_json(item.rows), out / f"{item.name}.json")
+    write_page(_json({"made": about, "item": item.to_json()}), out / "items" / f"{item.name}.json")
+    write_page(_markdown(item, about), out / f"{item.name}.md")
+    for n, table in enumerate(item.tables, 1):
+        _write_csv(table, out / f"{item.name}{f'-{n}' if n > 1 else ''}.csv")
+    if item.figures:
+        _draw(item, out / "figures")
+
+
+def _draw(item: Item, folder: Path) -> None:
+    from counterpop.paper.drawing import draw_still
+
+    try:
+        for n, figure in enumerate(item.figures, 1):
+            draw_still(figure, folder / f"{item.name}-{n}")
+    except ModuleNotFoundError:
+        text = "PNG and SVG are left out, because they need matplotlib: pip install 'counterpop[paper]'"
+        warnings.warn(cp.CounterpopWarning(text), stacklevel=3)
+
+
+def read_items(out: Path, order: Sequence[str]) -> list[tuple[Item, dict[str, Any]]]:
+    """Every item that a folder holds, with how it was made, in the given order."""
+    found = []
+    for name in order:
+        path = out / "items" / f"{name}.json"
+        if path.is_file():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            found.append((read_item(content["item"]), content["made"]))
+    return found
+
+
+def write_overview(out: Path, order: Sequence[str]) -> None:
+    """Writes index.html, README.md and results.json of all items that the folder holds."""
+    items = read_items(out, order)
+    write_page(_page(items), out / "index.html")
+    text = "\n\n".join(
+        [f"# {TITLE}", _summary(items), *(_markdown(item, made, "## ") for item, made in items)]
+    )
+    write_page(text + "\n", out / "README.md")
+    whole = {"items": [{"made": made, **item.to_json()} for item, made in items], "claims": _tally(items)}
+    write_page(_json(whole), out / "results.json")
+
+
+def format_cell(value: Any) -> str:
+    """A cell as it is read; None is missing, which is never shown as a number.
+
+    >>> format_cell(None), format_cell(1234), format_cell(0.12345), format_cell(1234.56), format_cell("x")
+    ('missing', '1,234', '0.1235', '1,234.6', 'x')
+    >>> format_cell({"mean": 0.2, "low": 0.1, "high": 0.3, "seeds": 3})
+    '0.2000 (0.1000 to 0.3000)'
+    """
+    if value is None:
+        return "missing"
+    if isinstance(value, dict):
+        interval = f" ({value['low']:.4f} to {value['high']:.4f})" if value["low"] is not None else ""
+        return f"{value['mean']:.4f}{interval}"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1) + "\n"
+
+
+def _write_csv(table: Table, path: Path) -> None:
+    """A column of figures becomes four: mean, low, high, seeds."""
+    wide = [any(isinstance(row[n], dict) for row in table.rows) for n in range(len(table.columns))]
+    ends = ("", " low", " high", " seeds")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            [name for title, w in zip(table.columns, wide, strict=True)
+             for name in ([title + end for end in ends] if w else [title])]
+        )  # fmt: skip
+        for row in table.rows:
+            line: list[Any] = []
+            for value, w in zip(row, wide, strict=True):
+                line += list((value or dict.fromkeys(ends)).values()) if w else [value]
+            writer.writerow(line)
+
+
+def _how_made(made: Mapping[str, Any]) -> str:
+    plan, on = made["plan"], made["machine"]
+    seconds = sum(made["runs"].values())
+    seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
+    text = (
+        f"Made {made['written']} on {', '.join(on['processors'])}, {on['cores']} cores, counterpop "
+        f"{on['counterpop']} (code {made['code']}), Python {on['python']}; "
+        f"{seeds}, device {plan['device']}, {'wide' if plan['wide'] else 'narrow'} search; "
+        f"{len(made['runs'])} results that took {seconds:,.0f} s to make."
+    )
+    return f"{SMOKE} {text}" if plan["quick"] and made["runs"] else text
+
+
+def _markdown(item: Item, made: Mapping[str, Any], heading: str = "# ") -> str:
+    parts = [f"{heading}{item.title}", f"{item.lead}"]
+    parts += [_markdown_table(table) for table in item.tables]
+    parts += [f"![{f.caption}](figures/{item.name}-{n}.svg)" for n, f in enumerate(item.figures, 1)]
+    parts += ["\n".join(f"- {text}" for text in ("**Missing:**", *item.missing))] if item.missing else []
+    parts += [_markdown_claims(item.claims)] if item.claims else []
+    return "\n\n".join([*parts, f"*{_how_made(made)}*"])
+
+
+def _markdown_table(table: Table) -> str:
+    lines = [
+        table.columns,
+        ["---"] * len(table.columns),
+        *([format_cell(v) for v in row] for row in table.rows),
+    ]
+    body = "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
+    return "\n\n".join([f"**{table.title}**", body, *table.notes])
+
+
+def _markdown_claims(claims: Sequence[Claim]) -> str:
+    return "\n".join(f"- **{claim.verdict}**: {claim.claim} {claim.evidence}" for claim in claims)
+
+
+def _tally(items: Sequence[tuple[Item, Any]]) -> dict[str, int]:
+    count = Counter(claim.verdict for item, _ in items for claim in item.claims)
+    return {verdict: count[verdict] for verdict in VERDICTS}  # type: ignore[index]
+
+
+def _summary(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
+    told = ", ".join(f"{number} {verdict}" for verdict, number in _tally(items).items() if number)
+    seconds = sum({key: value for _, made in items for key, value in made["runs"].items()}.values())
+    smoke = f" {SMOKE}" if any(made["plan"]["quick"] for _, made in items) else ""
+    return f"Claims: {told or 'none'}. All runs together took {seconds / 60:,.1f} minutes to make.{smoke}"
+
+
+def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
+    from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, panels
+
+    notes = {
+        "confirmed": "as the paper says", "stronger": "the effect is larger here",
+        "weaker": "smaller, or not in every case", "not seen": "our numbers do not show it",
+        "not tested": "its runs are missing",
+    }  # fmt: skip
+    tally = _tally(items)
+    tiles = [Tile(verdict.capitalize(), str(tally[verdict]), notes[verdict]) for verdict in VERDICTS]
+    first = cards([card("All claims", "What our own runs say of the paper", escape(_summary(items)), tiles)])
+    body = definitions(
+        (
+            escape(claim.verdict),
+            f"<strong>{escape(claim.claim)}</strong> {escape(claim.evidence)}"
+            f"<small>{escape(item.title)}</small>",
+        )
+        for item, _ in items
+        for claim in item.claims
+    )
+    sections = [
+        Section("The paper’s claims", "Each answered in a word, and on which numbers that rests.", body)
+    ]
+    for item, made in items:
+        shown = "".join(map(_html_table, item.tables)) + panels(_panels(item))
+        if item.missing:
+            told = "".join(f"<li>{escape(text)}</li>" for text in item.missing)
+            shown += f"<h3>Missing</h3><ul>{told}</ul>"
+        shown += f'<p class="lead">{escape(_how_made(made))}</p>'
+        sections.append(Section(escape(item.title), escape(item.lead), shown))
+    return compose(TITLE, escape(INTRO), first, sections)
+
+
+def _panels(item: Item) -> list[str]:
+    from counterpop.paper.drawing import interactive
+    from counterpop.reporting.page import panel
+
+    choices = {"map": ("Recall@20",)}
+    return [panel(escape(f.caption), "", interactive(f), choices.get(f.kind, ()), 0) for f in item.figures]
+
+
+def _html_table(table: Table) -> str:
+    from counterpop.reporting.page import wide
+
+    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    body = ""
+    for row in table.rows:
+        first, *rest = row
+        cells = "".join(f"<td>{_html_cell(value)}</td>" for value in rest)
+        body += f'<tr><th scope="row">{escape(format_cell(first))}</th>{cells}</tr>'
+    text = f"<table><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>"
+    notes = "".join(f'<p class="lead">{escape(note)}</p>' for note in table.notes)
+    return f"<h3>{escape(table.title)}</h3>{wide(escape(table.title), text)}{notes}"
+
+
+def _html_cell(value: Any) -> str:
+    if not isinstance(value, dict):
+        return escape(format_cell(value))
+    mean, _, interval = format_cell(value).partition(" ")
+    return f"{mean}{f'<small>{interval[1:-1]}</small>' if interval else ''}"

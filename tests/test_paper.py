@@ -1,0 +1,477 @@
+"""The paper's tables and figures: on small made-up data, and where the real data are there, on those."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import counterpop as cp
+from counterpop.cli import main
+from counterpop.paper import cost, parts, plan, published, runs, writing
+from counterpop.paper.cells import run_cell
+from counterpop.paper.datasets import HOW_TO_GET, TITLES, find_datasets, load_dataset, observed, thin, whole
+from counterpop.paper.making import ITEMS, make_items
+from counterpop.paper.plan import Plan
+from counterpop.paper.results import Claim, Figure, Item, Table, compare_pairs, read_item, summarise
+from counterpop.paper.runs import Bench
+from counterpop.paper.statistics import make_table1, make_table2
+from counterpop.reporting.tables import GROUP_NAMES
+from paper_worlds import write_datasets
+
+REAL = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+MF = Plan(quick=True, backbones=("mf",))
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(main, ["paper", *map(str, words)])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_datasets(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def out(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything with MF, made by the command."""
+    folder = tmp_path_factory.mktemp("paper")
+    done = call("all", "--data", data, "--out", folder, "--quick", "--backbone", "mf", "--seeds", 2, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["new_runs"] > 0
+    return folder
+
+
+def test_table3_has_the_agreed_form_and_what_the_library_measures(data: Path, out: Path) -> None:
+    rows = json.loads((out / "table3.json").read_text())
+    places = {(r["backbone"], r["dataset"], r["method"]) for r in rows}
+    for dataset in ("ml10m", "adressa"):
+        assert {("mf", dataset, "plain"), ("mf", dataset, "gradient")} <= places
+    assert {method for _, _, method in places} <= set(plan.known_methods())
+    for row in rows:
+        for metric in ("recall", "hit_rate", "ndcg"):
+            figure = row[metric]
+            assert set(figure) == {"mean", "low", "high", "seeds"}
+            assert figure["low"] <= figure["mean"] <= figure["high"]
+            assert figure["seeds"] == 2
+        chosen = row["chosen"]
+        best = max(chosen["searched"], key=lambda one: one.get("recall", -1.0))
+        assert [one for one in chosen["searched"] if one.get("chosen")] == [best]
+        assert chosen["settings"]["loss"] == best["settings"]["loss"]
+        assert chosen["refit"] is (row["dataset"] == "adressa")  # which has no validation part of its own
+    row = next(r for r in rows if (r["dataset"], r["method"]) == ("adressa", "gradient"))
+    split = load_dataset(data / "adressa.npz")
+    recalls = []
+    for seed in (0, 1):
+        settings = MF.settings("mf", "gradient", loss=row["chosen"]["settings"]["loss"]) | {"seed": seed}
+        run = cp.train(split, refit=True, **settings)
+        recalls.append(cp.evaluate(cp.tune(run, split), split, resamples=0).adjusted.recall)
+    assert row["recall"]["mean"] == pytest.approx(np.mean(recalls), abs=1e-12)
+
+
+def test_every_item_is_written_in_every_form(out: Path) -> None:
+    for name in ITEMS:
+        assert json.loads((out / f"{name}.json").read_text())
+        assert (out / f"{name}.md").read_text().startswith("# ")
+        item = read_item(json.loads((out / "items" / f"{name}.json").read_text())["item"])
+        assert item == read_item(json.loads(json.dumps(item.to_json())))
+        for n in range(1, len(item.figures) + 1):
+            assert (out / "figures" / f"{name}-{n}.png").read_bytes().startswith(b"\x89PNG")
+            assert "<svg" in (out / "figures" / f"{name}-{n}.svg").read_text()
+    page = (out / "index.html").read_text()
+    for heading in ("Table I:", "Table V:", "Figure 1:", "SMOKE RUN", "The paper’s claims"):
+        assert heading in page
+    results = json.loads((out / "results.json").read_text())
+    assert [item["name"] for item in results["items"]] == list(ITEMS)
+    assert sum(results["claims"].values()) == sum(len(item["claims"]) for item in results["items"])
+    made = results["items"][2]["made"]
+    assert made["machine"]["cores"] >= 1
+    assert sum(made["runs"].values()) > 0
+
+
+def test_what_is_missing_is_shown_as_missing_and_never_as_zero(out: Path) -> None:
+    with (out / "table3.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    made = {
+        (TITLES[row["dataset"]], plan.METHOD_TITLES[row["method"]])
+        for row in json.loads((out / "table3.json").read_text())
+    }
+    assert len(lines) == 24
+    for line in lines:
+        assert (line["Recall"] != "") is ((line["Data set"], line["Method"]) in made)
+    text = (out / "table3.md").read_text()
+    assert "| Gowalla | gradient | missing |" in text
+    assert "no data set gowalla in the data folder" in text
+    assert "lightgcn was left out by --backbone" in text
+    item = json.loads((out / "items" / "table3.json").read_text())["item"]
+    bars = {series["name"]: series["y"] for series in item["figures"][0]["series"]}
+    assert bars["plain"][3] is None  # no bar for Gowalla
+
+
+def test_a_second_call_trains_and_writes_nothing(data: Path, out: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    words = "all", "--data", data, "--out", out, "--quick", "--backbone", "mf", "--seeds", 2
+    done = call(*words)
+    assert done.exit_code == 0, done.stderr
+    assert "Nothing new to run" in done.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+
+
+def test_after_a_crash_only_what_is_missing_is_made(
+    data: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+    real = cp.train
+
+    def train(*args: Any, **settings: Any) -> cp.Run:
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        trained.append(settings["method"])
+        return real(*args, **settings)
+
+    monkeypatch.setattr(cp, "train", train)
+    with pytest.raises(KeyboardInterrupt):
+        list(make_items(Bench(data, tmp_path / "runs", MF), ["table3"], tmp_path))
+    assert not list(tmp_path.glob("runs/*.part"))
+    bench = Bench(data, tmp_path / "runs", MF)
+    monkeypatch.setattr(cp, "train", real)
+    (item,) = make_items(bench, ["table3"], tmp_path)
+    whole_bench = Bench(data, tmp_path / "other", MF)
+    (again,) = make_items(whole_bench, ["table3"], tmp_path / "out")
+    assert bench.cache.made < whole_bench.cache.made
+    assert item.rows == again.rows  # interrupted or not
+
+
+def test_a_run_is_made_anew_when_settings_data_or_code_change(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = MF.settings("mf", "plain")
+
+    def made(where: Path = data, **more: Any) -> int:
+        bench = Bench(where, tmp_path / "runs", MF)
+        bench.validated("ml10m", settings | more)
+        return bench.cache.made
+
+    assert made() == 1
+    assert made() == 0
+    assert made(lr=0.05) == 1
+    other = tmp_path / "data"
+    other.mkdir()
+    write_datasets(other, ("adressa", "ml10m"))  # another ml10m: the second world
+    assert made(other) == 1
+    monkeypatch.setattr(runs, "code_version", lambda: "another")
+    assert made() == 1
+
+
+def test_the_code_version_knows_code_from_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version_of(text: str) -> str:
+        (tmp_path / "splits.py").write_text(text)
+        runs.code_version.cache_clear()
+        return runs.code_version()
+
+    monkeypatch.setattr(cp, "__path__", [str(tmp_path)])
+    first = version_of("def f(x):\n    return x + 1\n")
+    assert version_of('def f(x):\n    """Words."""\n    # more\n    return  x+1\n') == first
+    assert version_of("def f(x):\n    return x + 2\n") != first
+    (tmp_path / "serving.py").write_text("x = 1\n")  # makes no numbers
+    assert version_of("def f(x):\n    return x + 1\n") == first
+    runs.code_version.cache_clear()
+
+
+def test_the_choice_looks_at_validation_alone(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a test part that cannot be read the search still comes to its choice."""
+    bench = Bench(data, tmp_path / "runs", MF)
+    split = bench.split("ml10m")
+    bench._splits["ml10m"] = replace(split, test=None)
+    choice = bench.choose("ml10m", "mf", "gradient")
+    recalls = {one["settings"]["loss"]: one["recall"] for one in choice.searched}
+    assert set(recalls) == {"bpr", "bce"}
+    assert choice.settings["loss"] == max(recalls, key=lambda loss: recalls[loss])
+
+
+def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"plain", "gradient"} <= set(plan.known_methods())
+    assert set(plan.known_methods()) <= set(plan.METHODS), "a method without a row in the tables"
+    monkeypatch.setattr(plan, "known_methods", lambda: ("plain",))
+    with pytest.raises(cp.InputError, match="no method dice"):
+        Plan().check("mf", "dice")
+    with pytest.raises(cp.InputError, match="left out by --backbone"):
+        Plan(backbones=("lightgcn",)).check("mf", "plain")
+    Plan().check("mf", "plain")
+    assert len(Plan().candidates("mf", "plain")) == 2
+    wide = Plan(wide=True).candidates("lightgcn", "gradient")
+    assert len(wide) == 12
+    assert {one["lr"] for one in wide} == {0.02, 0.005}
+
+
+def test_a_wide_search_tries_what_a_method_alone_can_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class IPS:
+        power: float = 1.0
+        clip: float = 0.5
+
+    @dataclass(frozen=True)
+    class Settings:
+        backbone: str
+        method: str
+        device: str
+        seed: int
+        loss: str = "bpr"
+        lr: float = 0.2
+        reg: float = 1e-3
+        options: IPS | None = None
+
+    monkeypatch.setattr(cp, "IPS", IPS, raising=False)
+    monkeypatch.setattr(cp, "Settings", Settings)
+    found = Plan(wide=True).candidates("mf", "ips")
+    assert len(found) == 12 + 4
+    assert [one["options"] for one in found if "options" in one] == [IPS(0.5), IPS(1.0, 1.0)] * 2
+    assert not any("options" in one for one in Plan().candidates("mf", "ips"))
+
+
+def test_a_setting_that_a_method_refuses_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = cp.Settings
+
+    def settings(**given: Any) -> cp.Settings:
+        if given.get("loss") == "bce":
+            raise cp.InputError("the loss of this method is bpr")
+        return real(**given)
+
+    monkeypatch.setattr(cp, "Settings", settings)
+    assert [one["loss"] for one in Plan().candidates("mf", "plain")] == ["bpr"]
+
+
+def test_a_method_that_cannot_be_trained_is_missing_with_its_reason(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **settings: Any) -> cp.Run:
+        raise cp.InputError("it needs an intervened part")
+
+    monkeypatch.setattr(cp, "train", refuse)
+    cell = run_cell(Bench(data, tmp_path, MF), "adressa", "mf", "plain")
+    assert cell.missing == "it needs an intervened part"
+    assert cell.figure("recall") is None
+
+
+def test_one_side_off_is_the_best_of_the_other_on_validation(data: Path, tmp_path: Path) -> None:
+    bench = Bench(data, tmp_path, MF)
+    settings = MF.settings("mf", "gradient")
+    record, known = bench.tested("ml10m", settings), bench.validated("ml10m", settings)
+    recall = np.array(known["grid"]["recall"])
+    at = record["sides"]["item off"]["strengths"]
+    assert at[0] == 0
+    assert recall[0].max() == recall[0][known["grid"]["user_strengths"].index(at[1])]
+    split = bench.split("ml10m")
+    tuned = cp.tune(cp.train(split, **settings), split)
+    for side in ("item off", "user off", "both off"):
+        strengths = record["sides"][side]["strengths"]
+        found = cp.evaluate(tuned.with_strengths(*strengths), split, resamples=0)
+        assert record["sides"][side]["recall"] == pytest.approx(found.adjusted.recall, abs=1e-9)
+
+
+def test_mixed_validation_parts_hold_the_asked_share(data: Path) -> None:
+    split = load_dataset(data / "ml10m.npz")
+    first, second = split.valid, split.test
+    mixed = runs.mix(first, second, 0.75, seed=0)
+    size = min(len(first), len(second))
+    both = [
+        {*zip(part.user_ix.tolist(), part.item_ix.tolist(), strict=True)} for part in (first, second, mixed)
+    ]
+    assert len(mixed) == size
+    assert len(both[2] & both[0]) == round(0.75 * size)
+    assert both[2] <= both[0] | both[1]
+    assert len(whole(split)) == sum(map(len, (split.train, split.valid, split.test)))
+
+
+def test_proportions_are_measured_on_the_same_train_part(out: Path) -> None:
+    rows = json.loads((out / "proportion.json").read_text())
+    assert sorted({row["proportion"] for row in rows}) == [0, 0.5, 0.75, 0.9, 1]
+    at_full = {row["line"]: row["recall"]["mean"] for row in rows if row["proportion"] == 1}
+    assert set(at_full) == {"plain", "fixed", "chosen"}
+    fixed = {tuple(map(tuple, row["strengths"])) for row in rows if row["line"] == "fixed"}
+    assert len(fixed) == 1
+
+
+def test_thinning_keeps_whole_users(data: Path) -> None:
+    split = load_dataset(data / "ml10m.npz")
+    few = thin(split, 40)
+    kept = np.flatnonzero(few.train.user_counts)
+    assert len(kept) <= 40
+    assert np.array_equal(few.train.user_counts[kept], split.train.user_counts[kept])
+    assert few.development.intervened is not None
+    assert len(few.development.intervened) == len(few.train)
+    assert thin(split, 10_000) is split
+
+
+def test_a_split_folder_stands_for_a_data_set(tmp_path: Path) -> None:
+    split = cp.split_uniform(cp.make_world(120, 60, seed=3).log, test=2, valid=2)
+    cp.save_split(split, tmp_path / "adressa")
+    assert find_datasets(tmp_path) == {"adressa": tmp_path / "adressa"}
+    assert len(load_dataset(tmp_path / "adressa").train) == len(split.train)
+    bench = Bench(tmp_path, tmp_path / "runs", MF)
+    assert bench.validated("adressa", MF.settings("mf", "plain"))["valid"]["recall"] >= 0
+
+
+def test_intervals_over_seeds_are_students() -> None:
+    found = summarise([0.1, 0.2, 0.3], [0.0, 1.0])
+    assert found["mean"] == pytest.approx(0.2)
+    assert found["high"] - found["mean"] == pytest.approx(4.302653 * 0.1 / np.sqrt(3), rel=1e-5)
+    assert summarise([0.1]) == {"mean": 0.1, "low": None, "high": None, "seeds": 1}
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [((1.1, 1.1), "confirmed"), ((1.3, 1.3), "stronger"), ((1.02, 1.02), "weaker"), ((1.1, 0.9), "not seen")],
+)
+def test_claims_are_judged_by_our_numbers(ours: tuple[float, float], verdict: str) -> None:
+    cases = "a", "b"
+    claim = compare_pairs(
+        "x", {case: (value, 1.0) for case, value in zip(cases, ours, strict=True)},
+        dict.fromkeys(cases, (1.1, 1.0)),
+    )  # fmt: skip
+    assert claim.verdict == verdict
+    assert ("Not in: b" in claim.evidence) is (verdict == "not seen")
+    assert compare_pairs("x", {}, {}).verdict == "not tested"
+
+
+def test_table4_judges_ratios() -> None:
+    def rows(gradient: float, dice: float) -> list[dict[str, Any]]:
+        return [
+            {"method": method, "backbone": "mf", "dataset": "ml10m", "ratio": ratio}
+            for method, ratio in (("plain", 1.0), ("gradient", gradient), ("dice", dice), ("macr", None))
+        ]
+
+    assert [c.verdict for c in cost._claims(rows(1.05, 2.0))] == ["confirmed", "confirmed", "not tested"]
+    assert [c.verdict for c in cost._claims(rows(1.5, 1.2))] == ["not seen", "not seen", "not tested"]
+
+
+def test_groups_are_called_as_in_reports() -> None:
+    assert parts.GROUPS == GROUP_NAMES
+
+
+def test_published_cells_are_complete_and_in_order() -> None:
+    assert published.table3("lightgcn", "gowalla", "gradient") == {
+        "recall": 0.081,
+        "hit_rate": 0.263,
+        "ndcg": 0.053,
+    }
+    for backbone in plan.BACKBONES:
+        for dataset in published.DATASETS:
+            best = published.table3(backbone, dataset, "gradient")
+            for method in plan.METHODS:
+                cell = published.table3(backbone, dataset, method)
+                assert all(0 < cell[metric] <= best[metric] for metric in published.METRICS)
+        for n in (0, 1):
+            assert (
+                published.SECONDS[backbone, "gradient"][n] / published.SECONDS[backbone, "plain"][n]
+                < cost.CHEAP
+            )
+
+
+def test_text_from_outside_is_escaped_on_the_page(tmp_path: Path) -> None:
+    item = Item(
+        "table1", "A <b>title</b>", "lead", (Table("t", ("<i>",), [["<script>"]], ("<u>",)),),
+        (Figure("<em>", "lines", "x", "y", [{"name": "n", "x": [1], "y": [2]}]),),
+        (Claim("<a>", "confirmed", "<p>"),), missing=("<s>",),
+    )  # fmt: skip
+    writing.write_item(item, tmp_path, Plan(), {})
+    writing.write_overview(tmp_path, list(ITEMS))
+    page = (tmp_path / "index.html").read_text()
+    for tag in ("<b>title", "<i>", '<script>"', "<u>", "<em>", "<a>", "<s>"):
+        assert tag not in page
+
+
+def test_without_matplotlib_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    figure = Figure("f", "lines", "x", "y", [{"name": "n", "x": [1], "y": [2]}])
+    with pytest.warns(cp.CounterpopWarning, match=r"counterpop\[paper\]"):
+        writing.write_item(Item("losses", "t", "l", figures=(figure,)), tmp_path, Plan(), {})
+    assert (tmp_path / "losses.md").is_file()
+    assert not list((tmp_path / "figures").iterdir())
+
+
+def test_the_command_says_how_to_get_the_data(tmp_path: Path) -> None:
+    told = call("--how-to-get-data")
+    assert told.exit_code == 0
+    for word in ("grouplens.org", "--protocol intervened", "--protocol uniform", "gowalla", "MACR"):
+        assert word in told.stdout
+    wrong = call("table1", "--data", tmp_path, "--out", tmp_path / "out")
+    assert wrong.exit_code == 1
+    assert "--how-to-get-data" in wrong.stderr
+    assert call("table9", "--data", tmp_path, "--out", tmp_path).exit_code == 2
+    assert call("--data", tmp_path, "--out", tmp_path).exit_code == 2
+
+
+def test_the_commands_that_rebuild_the_splits_work(tmp_path: Path) -> None:
+    """Each as it is printed, on made-up ratings; afterwards all four data sets are found."""
+    log = cp.make_world(150, 60, mean_activity=20, seed=4).log
+    commands = re.findall(r"counterpop (split (\w+)\.csv [^\\\n]*(?:\\\n.*)?)", HOW_TO_GET)
+    assert [name for _, name in commands] == list(published.DATASETS)
+    for words, name in commands:
+        rated = name in ("ml10m", "netflix")
+        lines = [f"{u},{i}{',5,7' if rated else ''}" for u, i in zip(log.user_ix, log.item_ix, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([*lines, *(["1,1,3,9"] if rated else [])]) + "\n")
+        words = words.replace("\\\n", " ").replace(f"{name}.csv", str(tmp_path / f"{name}.csv"))
+        done = CliRunner().invoke(main, words.replace("DIR", str(tmp_path)).split())
+        assert done.exit_code == 0, done.stderr
+    bench = Bench(tmp_path, tmp_path / "runs", MF)
+    assert list(bench.paths) == list(published.DATASETS)
+    assert [row["pairs"] for row in make_table2(bench).rows] == [len(log)] * 4
+
+
+def test_a_damaged_run_is_named(data: Path, tmp_path: Path) -> None:
+    bench = Bench(data, tmp_path / "runs", MF)
+    bench.validated("ml10m", MF.settings("mf", "plain"))
+    (file,) = (tmp_path / "runs").iterdir()
+    file.write_text("{")
+    with pytest.raises(cp.CounterpopError, match="is damaged"):
+        bench.validated("ml10m", MF.settings("mf", "plain"))
+
+
+def test_lightgcn_comes_after_all_of_mf(data: Path, tmp_path: Path) -> None:
+    done = call("strengths", "--data", data, "--out", tmp_path, "--quick")
+    assert done.exit_code == 0, done.stderr
+    order = [line for line in done.stderr.splitlines() if "gradient" in line]
+    assert ["lightgcn" in line for line in order] == sorted("lightgcn" in line for line in order)
+    rows = json.loads((tmp_path / "strengths.json").read_text())
+    assert {row["backbone"] for row in rows} == {"mf", "lightgcn"}
+
+
+def test_the_paper_is_made_from_public_names() -> None:
+    for path in Path(runs.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("counterpop"):
+                assert str(node.module).startswith(("counterpop.paper", "counterpop.reporting")), path.name
+                assert not any(alias.name.startswith("_") for alias in node.names)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cp":
+                assert node.attr in {*cp.__all__, "__version__", "__path__"}, f"{path.name}: cp.{node.attr}"
+
+
+@pytest.mark.skipif(
+    not (REAL / "ml10m.npz").exists(), reason="the paper's data are not here (COUNTERPOP_DATA)"
+)
+def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) -> None:
+    bench = Bench(REAL, tmp_path, Plan(quick=True))
+    one, two = make_table1(bench), make_table2(bench)
+    assert [claim.verdict for claim in (*one.claims, *two.claims)] == ["confirmed"] * (1 + len(bench.paths))
+    rows = {(row["dataset"], row["group"]): row for row in one.rows}
+    assert (rows["ml10m", "popular items"]["number"], rows["ml10m", "popular items"]["of"]) == (328, 4819)
+    assert (rows["ml10m", "active users"]["number"], rows["ml10m", "active users"]["of"]) == (20801, 37962)
+    log = observed(load_dataset(REAL / "ml10m.npz"))
+    popular = rows["ml10m", "popular items"]
+    assert popular["mean_count"] == pytest.approx(popular["mean_with_head"] + popular["mean_with_rest"])
+    assert 0.79 < popular["mean_count"] * 328 / len(log) <= 0.8
+    assert bench.cache.made == 0
