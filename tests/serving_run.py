@@ -44,8 +44,8 @@ def make_run(folder: Path, seed: int = 0, refit: bool = False) -> Path:
 class Server:
     """A running server: `ask` gives status, body and headers of a request to it."""
 
-    def __init__(self, app: Guard, port: int) -> None:
-        self.app, self.port, self.url = app, port, f"http://127.0.0.1:{port}"
+    def __init__(self, app: Guard, port: int, host: str = "127.0.0.1") -> None:
+        self.app, self.port, self.host, self.url = app, port, host, f"http://{host}:{port}"
 
     def ask(
         self,
@@ -56,7 +56,7 @@ class Server:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any, Mapping[str, str]]:
         """A body that is not bytes is sent as JSON."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection(self.host, self.port, timeout=30)
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             sent = {"Content-Type": "application/json", **(headers or {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +244,65 @@ def test_a_checkpoint_is_read_and_nothing_in_it_is_run(tmp_path: Path) -> None:
     assert (tmp_path / "harm").exists()  # so that the first line means something
 
 
+def test_code_in_a_torchscript_archive_is_not_run(tmp_path: Path) -> None:
+    """torch.load hands such a file to torch.jit.load, which runs its __setstate__."""
+    path, harm = tmp_path / "script.pth", tmp_path / "harm"
+    make = (
+        "import torch, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self) -> None:\n"
+        "        super().__init__()\n"
+        "        self.x = 1\n"
+        "    @torch.jit.export\n"
+        "    def __getstate__(self) -> tuple[int, bool]:\n"
+        "        return self.x, self.training\n"
+        "    @torch.jit.export\n"
+        "    def __setstate__(self, state: tuple[int, bool]) -> None:\n"
+        f"        file = torch.from_file({str(harm)!r}, True, 4, dtype=torch.uint8)\n"
+        "        file.fill_(65)\n"
+        "        self.x = int(file.sum().item())\n"
+        "        self.training = state[1]\n"
+        "    def forward(self, x: torch.Tensor) -> torch.Tensor:\n"
+        "        return x\n"
+        f"torch.jit.script(Net()).save({str(path)!r})\n"
+    )
+    (tmp_path / "make.py").write_text(make)  # TorchScript reads the source from a file
+    torch = pytest.importorskip("torch")
+    subprocess.run([sys.executable, tmp_path / "make.py"], check=True)
+    with pytest.raises(InputError, match="it is a TorchScript archive, which holds code"):
+        recbole_adapter.vectors_of(path, user_ids=["a"], item_ids=["b"])
+    assert not harm.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.load(path, weights_only=False)
+    assert harm.exists()  # so that the line before means something
+
+
+def test_tables_of_any_make_are_read_and_damaged_ones_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    ids = {"user_ids": ["a", "b", "c"], "item_ids": ["w", "x", "y", "z"]}
+    names = {"user_embedding.weight": 4, "item_embedding.weight": 5}
+    tables = {name: torch.arange(n * 3.0).reshape(n, 3) for name, n in names.items()}
+    for make in (torch.nn.Parameter, torch.Tensor.bfloat16, torch.Tensor.half):
+        save_checkpoint(tmp_path / "m.pth", "BPR", state_dict={n: make(t) for n, t in tables.items()})
+        found = recbole_adapter.vectors_of(tmp_path / "m.pth", **ids)
+        assert np.array_equal(found["user_vectors"], np.arange(12.0).reshape(4, 3)[1:])
+    save_checkpoint(tmp_path / "m.pth", "BPR", state_dict=dict.fromkeys(names, 1))
+    with pytest.raises(InputError, match="must hold two tables of numbers"):
+        recbole_adapter.vectors_of(tmp_path / "m.pth", **ids)
+    save_checkpoint(tmp_path / "m.pth", "BPR")
+    whole = (tmp_path / "m.pth").read_bytes()
+    draw = np.random.default_rng(0)
+    at = whole.index(b"state_dict")  # in the pickle, which comes first
+    for _ in range(60):
+        broken = bytearray(whole)
+        broken[at + draw.integers(-100, 300)] = draw.integers(256)
+        (tmp_path / "m.pth").write_bytes(broken)
+        with contextlib.suppress(InputError):
+            recbole_adapter.vectors_of(tmp_path / "m.pth", **ids)
+
+
 def test_checkpoints_that_cannot_work_are_refused(tmp_path: Path) -> None:
     ids = {"user_ids": ["a", "b", "c"], "item_ids": ["w", "x", "y", "z"]}
     save_checkpoint(tmp_path / "graph.pth", "LightGCN")
@@ -386,6 +447,8 @@ def test_ids_and_models_in_files(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.array([3, 4]))
     assert list(read_ids(tmp_path / "ids.txt")) == ["a", "b"]
     assert list(read_ids(tmp_path / "ids.npy")) == [3, 4]
+    (tmp_path / "odd.txt").write_bytes("\ufeffa\u2028b\x0bc\r\nd\n".encode())
+    assert list(read_ids(tmp_path / "odd.txt")) == ["a\u2028b\x0bc", "d"]
     (tmp_path / "bad.npy").write_bytes(b"junk")
     with pytest.raises(InputError, match="must hold ids, as npy or one a line"):
         read_ids(tmp_path / "bad.npy")

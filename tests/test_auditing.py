@@ -92,9 +92,7 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
         "amplification": (average - expected) / expected,
         "expected_tail_share": sum(count[i] for i in tail) / len(log),
         "profile_popularity": chosen,
-        "highest_popularity": mean(
-            mean(count[i] for i in [i for i in order if i not in profile[u]][:K]) for u in both
-        ),
+        "highest_popularity": mean(count[i] for i in order[:K]),
         "popularity_lift": (popularity - chosen) / chosen,
         "tail_share": mean(mean(i in tail for i in items) for items in filled.values()),
         "profile_tail_share": mean(mean(i in tail for i in profile[u]) for u in both),
@@ -154,10 +152,31 @@ def test_jensen_shannon_against_scipy() -> None:
 
 def test_the_highest_popularity_of_users_who_have_nearly_everything() -> None:
     log = make_log([(0, i) for i in range(4)] + [(1, i) for i in range(5)] + [(2, 0), (3, 1)], 4, 5)
-    # user 0 lacks item 4 alone, user 1 nothing, user 2 is best shown items 1 and 2
-    found = audit(np.array([[4, -1], [0, 1], [3, 4]], np.int32), np.array([0, 1, 2], np.int32), log)
+    # user 0 lacks item 4 alone, user 2 is best shown items 1 and 2
+    found = audit(np.array([[4, -1], [3, 4]], np.int32), np.array([0, 2], np.int32), log)
     assert log.item_counts.tolist() == [3, 3, 2, 2, 1]
     assert found.measures["highest_popularity"] == np.mean([1, 2.5])
+
+
+def test_lists_that_repeat_profiles_are_held_against_all_items() -> None:
+    log, _ = systems()
+    hits = np.tile(np.argsort(-log.item_counts, kind="stable")[:10].astype(np.int32), (400, 1))
+    found = audit(hits, np.arange(400, dtype=np.int32), log)
+    assert found.notes["already_chosen"] > 0.01 * hits.size
+    most = found.measures["average_popularity"]
+    assert found.measures["highest_popularity"] == pytest.approx(most)
+    times = f"{1 + found.measures['amplification']:.2f} times"
+    assert f"nothing but the most popular items would be {times}" in found.verdict.text
+    assert found.verdict.text.count(times) >= 2  # and so the lists are
+
+
+def test_what_cannot_be_compared_is_said_so() -> None:
+    log = make_log([(u, i) for u in range(3) for i in range(3)], 3, 5)  # all have all that anybody chose
+    found = audit(np.array([[3, 4], [4, 3], [3, -1]], np.int32), np.arange(3, dtype=np.int32), log)
+    assert math.isnan(found.measures["amplification"])
+    assert found.verdict.leaning == "unknown"
+    assert found.verdict.headline.startswith("The recommendations cannot be compared with the log")
+    assert "nan" not in found.verdict.text
 
 
 def test_segments_are_cut_by_the_share_of_head_items(log: Interactions) -> None:

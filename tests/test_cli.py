@@ -378,3 +378,13 @@ def test_an_audit_wants_one_thing_to_audit(folder: Path) -> None:
         ("--user-vectors", "u", "--item-vectors", "v", "--recommendations", "r", "--interactions", "x"),
     ):  # fmt: skip
         assert call("audit", *words).exit_code == 2, words
+    lists, log = ("--recommendations", "lists.csv"), ("--interactions", folder / "log.csv")
+    vectors = ("--user-vectors", "u.npy", "--item-vectors", "v.npy")
+    for words, sentence in (
+        ((*lists, *log, "--drop-unknown"), "--drop-unknown goes with --item-vectors only; leave it out"),
+        ((*vectors, *log, "--keep-unknown"), "--keep-unknown goes with --recommendations only; leave it out"),
+        ((folder / "run", "--score", "score"), "--score goes with --recommendations only; leave it out"),
+        ((folder / "run", "--user", "who"), "--user goes with --interactions only; leave it out"),
+    ):
+        refused = call("audit", *words)
+        assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.stderr

@@ -1,7 +1,9 @@
 """Vectors that somebody else trained: a popularity planted by hand is found, and none is invented."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -9,6 +11,7 @@ import pytest
 
 import counterpop as cp
 from conftest import make_log
+from counterpop.debiasing import Effect, is_better
 from counterpop.errors import InputError
 from counterpop.interactions import pair_keys
 from counterpop.worlds import World, taste_recall
@@ -180,6 +183,19 @@ def test_a_dial_with_a_target_and_a_floor(taste_world: World, split: cp.Split) -
         cp.debias(users, items, split.train, floor={"speed": 0.9})
 
 
+def test_coverage_and_gini_are_better_where_intervals_are_apart() -> None:
+    low, same, high = (
+        SimpleNamespace(coverage=middle, intervals={"coverage": (middle - 0.05, middle + 0.05)})
+        for middle in (0.40, 0.44, 0.60)
+    )
+    assert is_better(Effect(low, high, {}), "coverage")  # type: ignore[arg-type]
+    assert not is_better(Effect(high, low, {}), "coverage")  # type: ignore[arg-type]
+    near = Effect(low, same, {})  # type: ignore[arg-type]
+    assert near.gain("coverage") > 0
+    assert not is_better(near, "coverage")
+    assert near.proof("coverage") == "the 95 % intervals overlap"
+
+
 def test_the_curve_holds_every_point_and_its_frontier(taste_world: World, split: cp.Split) -> None:
     found = cp.debias(*planted(taste_world, 0.5), split.train)
     curve = found.curve()
@@ -288,6 +304,33 @@ def test_broken_vector_files_are_one_sentence(
         read_vectors(tmp_path / "missing.npy")
 
 
+def test_damaged_and_doubtful_vector_files_are_one_sentence(tmp_path: Path) -> None:
+    from counterpop.adapters.files import read_model, read_vectors
+
+    def refused(name: str, reader: Callable[[Path], object] = read_vectors) -> str:
+        with pytest.raises(InputError) as caught:
+            reader(tmp_path / name)
+        return str(caught.value)
+
+    table = np.random.default_rng(0).normal(size=(200, 8))
+    np.savez_compressed(tmp_path / "v.npz", vectors=table, user_factors=table, item_factors=table)
+    whole = (tmp_path / "v.npz").read_bytes()
+    half = len(whole) // 2
+    (tmp_path / "v.npz").write_bytes(whole[:500] + bytes(200) + whole[700:])
+    assert "cannot be read as npz" in refused("v.npz")
+    for broken in (whole[:half], whole[:half] + bytes(200) + whole[half + 200 :]):
+        (tmp_path / "v.npz").write_bytes(broken)
+        assert "must be what implicit's model.save wrote" in refused("v.npz", read_model)
+    header = b'{"vectors":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}'
+    (tmp_path / "v.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    assert "write it again, in float32" in refused("v.safetensors")
+    rows = {"id": ["a", "b"], "vector": [[1.0, 2.0], [3.0, 4.0]]}
+    pl.DataFrame(rows | {"bias": [1.0, 2.0]}).write_parquet(tmp_path / "v.parquet")
+    assert "no columns but 'id' and 'vector', but has bias as well" in refused("v.parquet")
+    pl.DataFrame(rows | {"id": ["a", None]}).write_parquet(tmp_path / "v.parquet")
+    assert "every vector needs an id, but 1 have none" in refused("v.parquet")
+
+
 def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_path: Path) -> None:
     from counterpop.reporting import write_debiasing
 
@@ -302,6 +345,18 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     assert f"{found.uniform.plain.recall:.4f} → {found.uniform.adjusted.recall:.4f}" in page
     assert "ndcg at least 0.9 of the plain model" in page
     assert "Strengths by segment" not in page
+    spread = cp.debias(*planted(taste_world, 0.5), log, target="gini", floor={"recall": 0.9})
+    write_debiasing(spread, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "gini is better (the 95\u00a0% intervals do not overlap)" in page
+    row = dict(found.uniform.comparison["recall"], p_value=0.047)
+    unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
+    write_debiasing(
+        replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html"
+    )
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Not proven: leave the vectors as they are" in page
+    assert "chance may explain it (p = 0.047, where p &lt; 0.01 is asked for)" in page
     left = cp.debias(taste_world.user_taste, taste_world.item_taste, log, holdout=split.valid)
     segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
     write_debiasing(replace(left, segments=segments, by_segment=left.uniform), tmp_path / "page.html")

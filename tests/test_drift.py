@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from click.testing import CliRunner, Result
 
 import counterpop as cp
 from counterpop.cli import main
+from counterpop.debiasing import Effect, hold_out
 from counterpop.errors import InputError
-from counterpop.interactions import Interactions
+from counterpop.interactions import Interactions, pair_keys
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,47 @@ def test_an_adjustment_that_no_longer_helps_is_switched_off(world: cp.World, spl
     assert off.verdict == "fits"
 
 
+def test_too_few_users_are_no_reason_to_switch_off(
+    world: cp.World, split: cp.Split, fix: cp.Debiasing
+) -> None:
+    few = split.test.rows(np.arange(len(split.test)) % 40 == 0)
+    drift = cp.check_drift(fix, *planted(world), few, trained_on=split.train)
+    row = drift.against_plain.comparison["recall"]
+    assert row["difference"] > 0
+    assert row["p_value"] > 0.01
+    assert drift.verdict == "unproven"
+    assert drift.sentence.startswith("Too few users to tell: on the new data it looks better")
+
+
+def test_the_sentence_does_not_deny_what_is_only_unproven(
+    world: cp.World, split: cp.Split, fix: cp.Debiasing
+) -> None:
+    drift = cp.check_drift(fix, *planted(world), split.test, trained_on=split.train)
+    better, worse = (
+        replace(drift, renewed=Effect(*pair, {}))
+        for pair in (
+            (drift.against_plain.plain, drift.against_plain.adjusted),
+            (drift.against_plain.adjusted, drift.against_plain.plain),
+        )
+    )
+    assert better.sentence.endswith("that one made anew does better is not proven.")
+    assert worse.sentence.endswith("one made anew does no better.")
+
+
+def test_pairs_that_prove_take_no_part_in_directions_made_anew(
+    world: cp.World, split: cp.Split, fix: cp.Debiasing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+    monkeypatch.setattr(
+        "counterpop.drift.find_directions",
+        lambda model, log: given.append(log) or cp.find_directions(model, log),
+    )
+    cp.check_drift(fix, *planted(world), split.test, trained_on=split.train)
+    proves = hold_out(split.train, split.test, 0).parts[0].proves
+    assert len(given[0]) == len(split.test) - len(proves)
+    assert not np.isin(pair_keys(given[0]), pair_keys(proves)).any()
+
+
 def test_vectors_of_another_width_are_refused(world: cp.World, split: cp.Split, fix: cp.Debiasing) -> None:
     with pytest.raises(InputError, match="for vectors of 7 numbers, but these have 6; debias them anew"):
         cp.check_drift(fix, world.user_taste, world.item_taste, split.train)
@@ -115,7 +158,7 @@ def test_the_check_on_the_command_line(world: cp.World, split: cp.Split, tmp_pat
     assert printed["against_plain"]["adjusted"]["ndcg"] == expected.against_plain.adjusted.ndcg
     words = call("--check", str(tmp_path / "fix"), "--interactions", new, "--target", "recall").stdout
     assert "recall 0." in words
-    assert words.strip().endswith("The adjustment still fits: one made anew does no better.")
+    assert words.strip().endswith("The adjustment still fits: that one made anew does better is not proven.")
     # a new training has put other vectors in the same place
     for name, vectors in zip(("users", "items"), planted(world, column=2), strict=True):
         np.save(tmp_path / f"{name}.npy", vectors)

@@ -8,6 +8,7 @@ import pytest
 import counterpop as cp
 from conftest import random_log
 from counterpop.adjustment import Segments
+from counterpop.debiasing import hold_out
 from counterpop.directions import find_directions
 from counterpop.evaluation import PER_USER
 from counterpop.interactions import Interactions, head
@@ -16,26 +17,28 @@ from counterpop.segmentation import PARTS, Division, choose_segments, divide
 from counterpop.tuning import STRENGTHS, Grid, search_strengths
 
 
-def two_kinds(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Interactions, Interactions]:
-    """Vectors that give every user the same leaning to popular items, when only half of them have any."""
+def made_of(
+    leanings: tuple[float, float], n_users: int = 2400, each: int = 15, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, Interactions, Interactions]:
+    """Vectors that give all users one leaning to popular items, and logs of users who have these two."""
     draw = np.random.default_rng(seed)
-    n_users, n_items = 2400, 200
+    n_items = 200
     taste = draw.normal(size=(n_users, 6)), draw.normal(size=(n_items, 6)) / 2
     popular = draw.normal(size=n_items)
-    leaning = np.where(np.arange(n_users) % 2, 3.0, 0.0)
+    leaning = np.resize(leanings, n_users)
     wish = taste[0] @ taste[1].T + leaning[:, None] * popular + draw.gumbel(size=(n_users, n_items))
     order = np.argsort(-wish, axis=1)
     logs = []
-    for items in (order[:, 0:30:2], order[:, 1:30:2]):
+    for items in (order[:, : 2 * each : 2], order[:, 1 : 2 * each : 2]):
         rows = np.sort(items, axis=1).astype(np.int32)
         ids = np.arange(n_users), np.arange(n_items)
-        logs.append(Interactions(np.repeat(ids[0], 15).astype(np.int32), rows.ravel(), *ids))
+        logs.append(Interactions(np.repeat(ids[0], each).astype(np.int32), rows.ravel(), *ids))
     users = np.hstack([taste[0], np.full((n_users, 1), 1.5)])
     return users, np.hstack([taste[1], popular[:, None]]), logs[0], logs[1]
 
 
 def test_users_of_two_kinds_get_strengths_of_their_own() -> None:
-    users, items, log, later = two_kinds()
+    users, items, log, later = made_of((0.0, 3.0))
     fix = cp.debias(users, items, log, holdout=later)
     assert fix.segments is not None
     assert fix.by_segment is not None
@@ -56,6 +59,22 @@ def test_users_of_one_kind_share_one_pair() -> None:
     fix = cp.debias(users, np.hstack([world.item_taste, 0.5 * popular]), split.train, holdout=split.valid)
     assert fix.gained
     assert fix.segments is None
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pairs_held_out_of_the_log_itself_do_not_tell_users_apart(seed: int) -> None:
+    """A user's share of popular items in the whole log says how popular the held-out ones are."""
+    users, items, log, _ = made_of((1.0, 1.0), 6000, 4, seed)
+    assert cp.debias(users, items, log).segments is None
+
+
+def test_bounds_are_those_of_the_whole_log() -> None:
+    users, items, log, _ = made_of((0.0, 2.0))
+    fix = cp.debias(users, items, log)
+    assert fix.segments is not None
+    assert fix.segments.bounds == divide(log, 0).bounds(fix.segments.by)
+    seen = hold_out(log, None, 0).parts[0].seen
+    assert fix.segments.bounds != divide(seen, 0).bounds(fix.segments.by)
 
 
 def test_groups_of_a_grid_are_grids_of_their_users() -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from http.client import HTTPConnection
@@ -35,7 +36,7 @@ from counterpop.errors import InputError
 from counterpop.readers import read_names
 from counterpop.serving.guard import LOOPBACK, Limits
 from counterpop.serving.measures import measure_stops
-from counterpop.serving.model import ServedModel, find, fold_in
+from counterpop.serving.model import ServedModel, find, fold_in, ridge
 from serving_run import ITEMS, Server, make_run, serving
 
 TOKEN = "a-token-of-enough-length"
@@ -123,16 +124,27 @@ def test_a_history_is_folded_in_by_ridge_regression(model: ServedModel) -> None:
     Q = model.vectors.item_vectors
     histories = [np.array([3, 9, 40], dtype=np.int32), np.array([5], dtype=np.int32)]
     reg = 4 * np.mean((Q**2).sum(axis=1))
-    for items, vector in zip(histories, fold_in(Q, histories), strict=True):
+    for items, vector in zip(histories, fold_in(Q, histories, ridge(Q)), strict=True):
         rows = np.vstack([Q[items], np.sqrt(reg) * np.eye(Q.shape[1])])
         expected = np.linalg.lstsq(rows, np.r_[np.ones(len(items)), np.zeros(Q.shape[1])], rcond=None)[0]
         assert vector == pytest.approx(expected, rel=1e-4, abs=1e-7)
     lists, _ = model.recommend_to([*histories, np.array([9, 3, 3, 40], dtype=np.int32)], 10, 0.5, 0.5)
     assert not {3, 9, 40} & set(lists[0].tolist())
     assert lists[2].tolist() == lists[0].tolist()  # neither order nor repetition matters
-    scores = Q @ model.adjustment.query(fold_in(Q, histories)[1], 0.5, 0.5)
+    scores = Q @ model.adjustment.query(fold_in(Q, histories, ridge(Q))[1], 0.5, 0.5)
     scores[5] = -np.inf
     assert lists[1].tolist() == np.argsort(-scores)[:10].tolist()
+
+
+def test_folding_in_holds_one_system_of_equations_at_a_time() -> None:
+    Q = np.random.default_rng(0).normal(size=(50, 64)).astype(np.float32)
+    histories = [np.array([n % 50], dtype=np.int32) for n in range(500)]
+    tracemalloc.start()
+    try:
+        fold_in(Q, histories, ridge(Q))
+        assert tracemalloc.get_traced_memory()[1] < 100 * 64 * 64 * 8
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model: ServedModel) -> None:
@@ -241,7 +253,7 @@ def test_one_user(server: Server, model: ServedModel) -> None:
     assert len(longest) == ITEMS - np.count_nonzero(model.seen.user_ix == at)
 
 
-def test_batches_give_what_single_requests_give(server: Server) -> None:
+def test_batches_give_what_single_requests_give(server: Server, model: ServedModel) -> None:
     users = [f"u{n}" for n in range(0, 60, 7)] + ["nobody"]
     asked = {"users": users, "k": 5, "item_strength": 0.3, "user_strength": 0.2}
     status, body, _ = server.ask("/recommend", asked)
@@ -253,6 +265,8 @@ def test_batches_give_what_single_requests_give(server: Server) -> None:
         scores = [entry["score"] for entry in alone["items"]]  # a product of matrices rounds otherwise
         assert [entry["score"] for entry in one["items"]] == pytest.approx(scores, rel=1e-6)
     assert body["lists"][-1]["fallback"] == "popular"
+    tuned = model.adjustment.item_strength, model.adjustment.user_strength
+    assert (alone["item_strength"], alone["user_strength"]) == tuned != (0.3, 0.2)  # the fallback's own
     assert [one["fallback"] for one in body["lists"][:-1]] == [None] * (len(users) - 1)
 
 
@@ -746,15 +760,17 @@ def test_the_command_needs_a_run_and_a_free_port(folder: Path) -> None:
     assert f"cannot listen on 127.0.0.1 port {port}" in result.stderr
 
 
-def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_the_command_serves_until_it_is_interrupted(folder: Path, host: str) -> None:
     words = [sys.executable, "-m", "counterpop", "serve", str(folder / "run"), "--port", "0", "--json"]
+    words += ["--host", host]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             line = process.stderr.readline()
-            assert line.startswith(f"Serving {folder / 'run'} at http://127.0.0.1:"), line
+            assert line.startswith(f"Serving {folder / 'run'} at http://{host}:"), line
             port = int(line.split(":")[2].split("/")[0])
-            server = Server(None, port)  # type: ignore[arg-type]
+            server = Server(None, port, host)  # type: ignore[arg-type]
             assert len(server.get("/recommend?user=u3&k=5")["items"]) == 5
             check_refusal(server.ask("/healthz", headers={"Host": "evil.example"}), 421, "only to localhost")
             process.send_signal(signal.SIGINT)

@@ -32,7 +32,7 @@ from counterpop.metrics.popularity import (
 from counterpop.ranking import rank_users
 
 Kind = Literal["count", "share", "lift", "number"]
-Leaning = Literal["popular", "even", "tail", "middle", "ends"]
+Leaning = Literal["popular", "even", "tail", "middle", "ends", "unknown"]
 CLASSES = ("top", "middle", "tail")
 SEGMENTS = ("niche", "mixed", "mainstream")
 SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
@@ -88,9 +88,9 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
     "highest_popularity": Definition(
         "Highest popularity", "count",
-        "Interactions in the log of the k most popular items that are not in a user's profile: mean over "
-        "those, then over the users who have a list and a profile. Lists that show nothing of the profile "
-        "cannot reach more.",
+        "Interactions in the log of the k most popular items, out of those that the popularity of the log is "
+        "drawn from (all, or those not in a user's profile): mean over these, then over the users who have a "
+        "list and a profile.",
     ),
     "popularity_lift": Definition(
         "Popularity lift", "lift",
@@ -309,12 +309,15 @@ def audit(
     chosen = _shares(_rows_by_class(log, popularity_classes(counts))[users])
     fresh = (lists >= 0) & ~find_hits(lists, users, log)
     again = int((lists >= 0).sum() - fresh.sum())
-    expected = _drawn_from(log, popular, without_profile=again < REPEATS * (lists >= 0).sum())[:, users]
+    without_profile = again < REPEATS * (lists >= 0).sum()
+    expected = _drawn_from(log, popular, without_profile=without_profile)[:, users]
     per_user = {
         "average_popularity": average_popularity(lists, counts),
         "expected_popularity": expected[0],
         "profile_popularity": _profile_popularity(log)[users],
-        "highest_popularity": _highest_popularity(log, lists.shape[1])[users],
+        "highest_popularity": _highest_popularity(log, lists.shape[1], without_profile=without_profile)[
+            users
+        ],
         "tail_share": tail_share(lists, popular),
         "expected_tail_share": expected[1],
         "profile_tail_share": chosen[:, 2],
@@ -444,9 +447,11 @@ def _drawn_from(
         return np.asarray(left[1:] / left[0])
 
 
-def _highest_popularity(log: Interactions, k: int) -> NDArray[np.float64]:
-    """(U,) mean interactions of the k most popular items that are not in each profile."""
+def _highest_popularity(log: Interactions, k: int, *, without_profile: bool) -> NDArray[np.float64]:
+    """(U,) mean interactions of the k most popular items, or of those that are not in each profile."""
     order = np.argsort(-log.item_counts, kind="stable")
+    if not without_profile:
+        return np.full(log.n_users, log.item_counts[order[:k]].mean())
     rank = np.empty(log.n_items, dtype=np.int64)
     rank[order] = np.arange(log.n_items)
     ranks = rank[log.item_ix]
@@ -532,12 +537,16 @@ def _segments(
 
 
 def _judge(found: Audit) -> Verdict:
-    """The verdict. Its direction rests on popularity and tail share against the log; the rest stands "
-    "beside."""
+    """The verdict. Its direction rests on popularity and tail share against the log; the rest stands beside.
+
+    Nothing can be drawn from a log whose every item is in the profiles: then nothing can be compared.
+    """
     m = found.measures
     more, highest = m["amplification"], m["highest_popularity"] / m["expected_popularity"] - 1
     tail_ratio = m["tail_share"] / m["expected_tail_share"] if m["expected_tail_share"] else 1.0
-    leaning = _LEANINGS[_sign(more, EVEN), _sign(tail_ratio - 1, EVEN_TAIL)]
+    leaning: Leaning = "unknown"
+    if np.isfinite(more):
+        leaning = _LEANINGS[_sign(more, EVEN), _sign(tail_ratio - 1, EVEN_TAIL)]
     strongly = "strongly " if more > STRONG * highest > 0 or more < -STRONG else ""
     headline = {
         "popular": f"The recommendations lean {strongly}towards popular items",
@@ -546,13 +555,16 @@ def _judge(found: Audit) -> Verdict:
         "middle": "The recommendations keep to the middle: fewer hits and fewer rarely chosen items than "
         "the log",
         "ends": "The recommendations go to both ends: more hits and more rarely chosen items than the log",
+        "unknown": "The recommendations cannot be compared with the log: what their users do not have yet "
+        "has no interactions",
     }[leaning]
-    first = (
-        f"A recommended item has {m['average_popularity']:,.1f} interactions on average, {1 + more:.2f} "
-        "times as many as an item drawn from the log in proportion to popularity "
-        f"({m['expected_popularity']:,.1f})"
-    )
-    times = {s["name"]: 1 + s["amplification"] for s in found.segments if s["users"]}
+    first = f"A recommended item has {m['average_popularity']:,.1f} interactions on average"
+    if np.isfinite(more):
+        first += (
+            f", {1 + more:.2f} times as many as an item drawn from the log in proportion to popularity "
+            f"({m['expected_popularity']:,.1f})"
+        )
+    times = {s["name"]: 1 + s["amplification"] for s in found.segments if np.isfinite(s["amplification"])}
     if {"niche", "mainstream"} <= times.keys():
         first += (
             f": {times['niche']:.2f} times for niche users, {times['mainstream']:.2f} times for mainstream "
@@ -562,10 +574,13 @@ def _judge(found: Audit) -> Verdict:
         first += f"; nothing but the most popular items would be {1 + highest:.2f} times"
     tail = (
         f"The tail, the items beyond the first 80 % of all interactions, gets {_percent(m['tail_share'])} of "
-        f"the recommendations, against {_percent(m['expected_tail_share'])} in such a draw"
+        "the recommendations"
     )
+    if np.isfinite(more):
+        tail += f", against {_percent(m['expected_tail_share'])} in such a draw"
     if np.isfinite(m["profile_tail_share"]):
-        tail += f" and {_percent(m['profile_tail_share'])} of what the users chose"
+        and_ = "and" if np.isfinite(more) else "against"
+        tail += f" {and_} {_percent(m['profile_tail_share'])} of what the users chose"
     never = int((found.exposure == 0).sum())
     uneven = "more" if m["gini"] > m["log_gini"] else "less"
     spread = (

@@ -15,7 +15,7 @@ from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.evaluation import PER_USER, Measures, compare, measure, measure_model
-from counterpop.interactions import BoolArray, Ids, Interactions, as_ids, pair_keys
+from counterpop.interactions import BoolArray, Ids, Interactions, as_ids, pair_keys, places, restrict
 from counterpop.ledger import Ledger
 from counterpop.ranking import rank, tie_order
 from counterpop.runs import Model
@@ -27,7 +27,7 @@ from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths, s
 # all where that takes no more than a share of the log.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 10_000, 0.2
 MOST_SCORES = 2_000_000_000  # users x items on each side; more users tell little more and take minutes
-SIGNIFICANT = 0.01  # stricter than usual: the best of 121 points is what is put to the test
+SIGNIFICANT = 0.01  # set with data in view: at .05 one BPR model was adjusted and lost .003 (README)
 USER_STREAM, PAIR_STREAM, ORDER_STREAM = 500, 501, 502
 ORDER_PAIRS = 20_000
 PART_NAMES = "every item alike", "pairs as they come"
@@ -40,6 +40,28 @@ class Effect:
     plain: Measures
     adjusted: Measures
     comparison: Mapping[str, Mapping[str, float]]
+
+    def gain(self, target: Target) -> float:
+        """How far the target moved to the better; below 0 where it moved to the worse."""
+        sign = -1 if target in LOWER_IS_BETTER else 1
+        return sign * float(getattr(self.adjusted, target) - getattr(self.plain, target))
+
+    def is_proven(self, target: Target) -> bool:
+        """Whether a difference is beyond chance.
+
+        By the paired test; coverage and Gini, which belong to all lists together, have none: there the two
+        intervals must not overlap.
+        """
+        if target in PER_USER:
+            return self.comparison[target]["p_value"] < SIGNIFICANT
+        (low, high), (other_low, other_high) = (m.intervals[target] for m in (self.plain, self.adjusted))
+        return high < other_low or other_high < low
+
+    def proof(self, target: Target) -> str:
+        """What `is_proven` rests on, in words."""
+        if target in PER_USER:
+            return f"p = {self.comparison[target]['p_value']:.2g}, where p < {SIGNIFICANT} is asked for"
+        return f"the 95 % intervals {'do not ' if self.is_proven(target) else ''}overlap"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,7 +76,7 @@ class Effect:
 class Debiasing(Adjustment):
     """An adjustment of vectors that somebody else trained, with the proof of its effect.
 
-    Where nothing is gained the strengths are 0: leave the vectors as they are.
+    Where no gain is proven the strengths are 0: leave the vectors as they are.
     """
 
     uniform: Effect
@@ -84,10 +106,14 @@ class Debiasing(Adjustment):
         return (self.item_strength, self.user_strength) != (0.0, 0.0)
 
     @property
+    def unproven(self) -> bool:
+        """Whether the strengths are 0 although the best that were tried look better."""
+        return not self.gained and self.uniform.gain(self.target) > 0
+
+    @property
     def price(self) -> str:
         """What the gain costs in accuracy on held-out pairs as they come: a sentence, or none."""
-        row = self.ordinary.comparison["recall"]
-        if not self.gained or row["difference"] >= 0 or row["p_value"] >= SIGNIFICANT:
+        if not self.gained or self.ordinary.gain("recall") >= 0 or not self.ordinary.is_proven("recall"):
             return ""
         plain, adjusted = self.ordinary.plain.recall, self.ordinary.adjusted.recall
         return (
@@ -147,7 +173,8 @@ def debias(
     chosen on half of the users, on pairs of `holdout` (a later log, less what the first one holds), drawn so
     that items count about equally; without one, on a few pairs of every item of the log itself, which the
     model has seen: the choice carries over, the figures are too high. The other half of the users shows the
-    effect; where `target` is not better there (paired test, p < .01), the strengths are 0.
+    effect; where `target` is not proven better there (paired test, p < .01; for coverage and Gini, 95 %
+    intervals that do not overlap), the strengths are 0.
     `floor={"ndcg": 0.98}` keeps to strengths that leave so much of the plain model's NDCG on held-out pairs
     as they come. Segments of users get strengths of their own where that is better than one pair for all,
     chosen and tested the same way.
@@ -176,7 +203,7 @@ def debias(
     later = None if holdout is None else in_order_of(holdout, vectors, drop_unknown)
     trial = hold_out(log, later, seed)
     directions = find_directions(Model(vectors, ledger), log, item_direction, user_direction)
-    division = divide(log, seed)
+    division = divide(trial.parts[0].seen, seed)  # held-out pairs would tell on themselves
     grids = []
     for name, part in zip(PART_NAMES, trial.parts, strict=True):
         report(f"measuring 121 pairs of strengths, {name}")
@@ -198,7 +225,9 @@ def debias(
         by_segment = _segment_effect(
             best, effects[0].adjusted, segments, division.values[segments.by], trial.parts[0], k, seed
         )
-        segments = segments if is_better(by_segment, target) else None
+        bounds = divide(log, seed).bounds(segments.by)  # thirds of the log that callers have
+        kept = is_better(by_segment, target) and len(bounds) == len(segments.bounds)
+        segments = replace(segments, bounds=bounds) if kept else None
     return Debiasing(
         directions.item, directions.user, *strengths, vectors, segments=segments,
         uniform=effects[0], ordinary=effects[1], by_segment=by_segment,
@@ -247,38 +276,30 @@ def as_embeddings(
 
 def in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> Interactions:
     """The log with the positions of the vectors; ids without a vector are an error, or left out and told."""
-    keep = np.ones(len(log), dtype=bool)
-    moved, without = [], []
-    for what, ids, known, ix in (
-        ("user", log.user_ids, vectors.user_ids, log.user_ix),
-        ("item", log.item_ids, vectors.item_ids, log.item_ix),
+    without = []
+    for what, ids, known in (
+        ("user", log.user_ids, vectors.user_ids),
+        ("item", log.item_ids, vectors.item_ids),
     ):
-        asked = as_ids(ids, known, what)
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        missing = np.flatnonzero(known[at] != asked)
-        if len(missing) == len(asked):
+        missing = ids[~places(ids, known, what)[1]].tolist()
+        if len(missing) == len(ids):
             raise InputError(
-                f"the log and the vectors must share {what} ids, but the log has "
-                f"{asked[:1].tolist()[0]!r} and others, the vectors {known[:1].tolist()[0]!r} and others; "
-                f"pass {what}_ids (--{what}-ids)"
+                f"the log and the vectors must share {what} ids, but the log has {missing[0]!r} and others, "
+                f"the vectors {known[:1].tolist()[0]!r} and others; pass {what}_ids (--{what}-ids)"
             )
-        if len(missing) and not drop_unknown:
+        if missing and not drop_unknown:
             raise InputError(
                 f"every {what} needs a vector, but {len(missing)} {what}s of the log have none "
-                f"(first: {asked[missing[:1]].tolist()[0]!r}); pass drop_unknown=True (--drop-unknown) to "
-                "leave them out"
+                f"(first: {missing[0]!r}); pass drop_unknown=True (--drop-unknown) to leave them out"
             )
-        keep &= ~np.isin(ix, missing)
-        moved.append(at.astype(np.int32)[ix])
         without.append(f"{len(missing)} {what}s")
-    if not keep.all():
-        text = f"left out {(~keep).sum()} of {len(keep)} pairs: {' and '.join(without)} have no vector"
+    kept = restrict(log, vectors.user_ids, vectors.item_ids)
+    if len(kept) < len(log):
+        text = f"left out {len(log) - len(kept)} of {len(log)} pairs: {' and '.join(without)} have no vector"
         warnings.warn(CounterpopWarning(text), stacklevel=3)
-    if not keep.any():
+    if not len(kept):
         raise InputError("the log and the vectors must share ids, but no pair is left; pass the ids it uses")
-    users, items = (positions[keep] for positions in moved)
-    order = np.lexsort((items, users))
-    return Interactions(users[order], items[order], vectors.user_ids, vectors.item_ids)
+    return kept
 
 
 def _check_fit(vectors: Embeddings, log: Interactions, seed: int) -> None:
@@ -380,12 +401,8 @@ def _effect(best: Adjustment, part: Part, k: int, seed: int) -> Effect:
 
 
 def is_better(effect: Effect, target: Target) -> bool:
-    """Whether the target is better; coverage and Gini have no paired test, so the figure alone decides."""
-    sign = -1 if target in LOWER_IS_BETTER else 1
-    if target not in PER_USER:
-        return sign * float(getattr(effect.adjusted, target) - getattr(effect.plain, target)) > 0
-    row = effect.comparison[target]
-    return sign * row["difference"] > 0 and row["p_value"] < SIGNIFICANT
+    """Whether the target is better, beyond chance."""
+    return effect.gain(target) > 0 and effect.is_proven(target)
 
 
 def _segment_effect(

@@ -14,15 +14,17 @@ from counterpop.debiasing import Effect, as_embeddings, hold_out, in_order_of, i
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.evaluation import compare, measure_model
-from counterpop.interactions import Ids, Interactions
+from counterpop.interactions import Ids, Interactions, pair_keys
 from counterpop.runs import Model
 from counterpop.tuning import Target, choose_strengths, search_strengths
 
-Verdict = Literal["fits", "renew", "switch off"]
+Verdict = Literal["fits", "renew", "switch off", "unproven"]
 SENTENCES: dict[Verdict, str] = {
     "fits": "The adjustment still fits: one made anew does no better.",
     "renew": "Renew it: directions and strengths found on the new data do better.",
     "switch off": "Switch it off: on the new data it does no better than the plain vectors.",
+    "unproven": "Too few users to tell: on the new data it looks better than the plain vectors, but chance "
+    "may explain it; check again with more.",
 }
 
 
@@ -47,6 +49,8 @@ class Drift:
 
     @property
     def sentence(self) -> str:
+        if self.verdict == "fits" and self.renewed.gain(self.target) > 0:
+            return "The adjustment still fits: that one made anew does better is not proven."
         return SENTENCES[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
@@ -78,8 +82,10 @@ def check_drift(
 
     `interactions` is the new log, `trained_on` the one the vectors were trained on; without it held-out
     pairs are drawn from the new log itself, as `debias` does. Half of the users choose what would be best
-    now; on the other half the adjustment is put against the plain vectors and against one made anew (paired
-    tests, p < .01). A cosine far from 1 alone is no reason to renew: only what makes the lists better is.
+    now; on the other half the adjustment is put against the plain vectors and against one made anew (tests
+    as in `debias`): it fits where it is proven better than the plain vectors, is to be switched off where it
+    is no better, and is unproven between the two. A cosine far from 1 alone is no reason to renew: only what
+    makes the lists better is.
     """
     first = interactions if trained_on is None else trained_on
     vectors = as_embeddings(user_vectors, item_vectors, first, user_ids, item_ids)
@@ -91,7 +97,8 @@ def check_drift(
     new = in_order_of(interactions, vectors, drop_unknown)
     log = new if trained_on is None else in_order_of(trained_on, vectors, drop_unknown)
     trial = hold_out(log, None if trained_on is None else new, seed)
-    directions = find_directions(Model(vectors), new)
+    proves = pair_keys(trial.parts[0].proves)  # what one made anew is tried on takes no part in its making
+    directions = find_directions(Model(vectors), new.rows(~np.isin(pair_keys(new), proves)))
     grids = [search_strengths(vectors, directions, part.seen, part.chooses, k=k) for part in trial.parts]
     best = choose_strengths(grids[0], target, floor, grids[1])
     stored = Adjustment(
@@ -109,7 +116,9 @@ def check_drift(
         for before, after in ((plain, mine), (mine, anew), (plain, anew))
     )
     off = (stored.item_strength, stored.user_strength) == (0.0, 0.0)
-    verdict: Verdict = "fits" if off or is_better(against_plain, target) else "switch off"
+    verdict: Verdict = "unproven" if against_plain.gain(target) > 0 else "switch off"
+    if off or is_better(against_plain, target):
+        verdict = "fits"
     if is_better(against_stored, target) and is_better(anew_against_plain, target):
         verdict = "renew"
     cosines = [

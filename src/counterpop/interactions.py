@@ -116,6 +116,13 @@ def union(first: Interactions, second: Interactions) -> Interactions:
     )
 
 
+def places(ids: Ids, known: Ids, what: str) -> tuple[NDArray[np.intp], BoolArray]:
+    """Where each id stands among sorted known ones, and whether it is there at all."""
+    asked = as_ids(ids, known, what)
+    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    return at, np.asarray(known[at] == asked)
+
+
 def apart(log: Interactions, treated: BoolArray) -> Interactions:
     """A log of twice the users and items: a treated row joins the second of its user and of its item."""
     shift = treated.astype(np.int32)
@@ -133,9 +140,8 @@ def restrict(log: Interactions, user_ids: Ids, item_ids: Ids) -> Interactions:
         ("user", log.user_ids, user_ids, log.user_ix),
         ("item", log.item_ids, item_ids, log.item_ix),
     ):
-        asked = as_ids(ids, known, what)
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        keep &= (known[at] == asked)[ix]
+        at, here = places(ids, known, what)
+        keep &= here[ix]
         moved.append(at.astype(np.int32)[ix])
     users, items = (positions[keep] for positions in moved)
     order = np.lexsort((items, users))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import polars as pl
@@ -21,7 +23,7 @@ def read_vectors(path: str | Path) -> tuple[NDArray[Any], Ids | None]:
     """The matrix in a file and, where the file has them, the ids of its rows.
 
     npy: the matrix alone. npz and safetensors: `vectors` and, optionally, `ids`. parquet: a column `id` and
-    either one column `vector` of lists or one column for each dimension, in their order.
+    either one column `vector` of lists or one column for each dimension, in their order; no others.
     """
     source = Path(path)
     ending = source.suffix.lower()
@@ -35,18 +37,25 @@ def read_vectors(path: str | Path) -> tuple[NDArray[Any], Ids | None]:
         elif ending == ".parquet":
             vectors, ids = _from_table(source, pl.read_parquet(source))
         else:
-            arrays = (
-                load_file(source) if ending == ".safetensors" else dict(np.load(source, allow_pickle=False))
-            )
+            with source.open("rb") as file:  # NumPy would leave a damaged one open
+                arrays = (
+                    load_file(source) if ending == ".safetensors" else dict(np.load(file, allow_pickle=False))
+                )
             if "vectors" not in arrays:
                 raise InputError(
                     f"{source} must hold an array 'vectors', but has {', '.join(arrays) or 'nothing'}"
                 )
             vectors, ids = arrays["vectors"], arrays.get("ids")
-    except (ValueError, OSError, EOFError, SafetensorError, pl.exceptions.PolarsError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{source} cannot be read as {ending[1:]} ({error}); write it again") from None
+    except InputError:
+        raise
+    except (
+        ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error, SafetensorError,
+        TypeError, AttributeError,  # bfloat16
+        pl.exceptions.PolarsError,
+    ) as error:  # fmt: skip
+        raise InputError(
+            f"{source} cannot be read as {ending[1:]} ({error}); write it again, in float32"
+        ) from None
     if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):
         got = f"{vectors.dtype} of shape {vectors.shape}"
         raise InputError(f"{source} must hold a matrix of floats with a row for each id, got {got}")
@@ -58,10 +67,19 @@ def _from_table(source: Path, table: pl.DataFrame) -> tuple[NDArray[Any], Ids]:
         raise InputError(
             f"{source} must have a column 'id' and the vectors, but has {', '.join(table.columns)}"
         )
+    missing = table["id"].null_count()
+    if missing:
+        raise InputError(f"{source}: every vector needs an id, but {missing} have none; leave those rows out")
     ids = np.array(table["id"].to_list(), dtype=object if table["id"].dtype == pl.String else None)
     rest = table.drop("id")
     if "vector" not in rest.columns:
         return rest.to_numpy(), ids
+    if len(rest.columns) > 1:
+        others = ", ".join(name for name in rest.columns if name != "vector")
+        raise InputError(
+            f"{source} must have no columns but 'id' and 'vector', but has {others} as well; put what "
+            "belongs to the vectors into the lists, and leave out the rest"
+        )
     return matrix_of(rest["vector"], str(source)), ids
 
 
@@ -74,7 +92,8 @@ def read_ids(path: str | Path) -> Sequence[Any] | Ids:
         if source.suffix.lower() == ".npy":
             ids: Ids = np.load(source, allow_pickle=False)
             return ids
-        return source.read_text(encoding="utf-8").splitlines()
+        with source.open(encoding="utf-8-sig") as lines:  # a file's lines end at \n (or \r\n) alone
+            return [line.removesuffix("\n") for line in lines]
     except (ValueError, OSError, EOFError) as error:
         raise InputError(f"{source} must hold ids, as npy or one a line ({error}); write it again") from None
 

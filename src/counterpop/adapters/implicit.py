@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -45,11 +47,11 @@ def _from_file(
     if not path.is_file():
         raise InputError(f"{path} does not exist")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return as_vectors(arrays["user_factors"], arrays["item_factors"], user_ids, item_ids)
     except InputError:
         raise
-    except (KeyError, ValueError, OSError, EOFError) as error:
+    except (KeyError, TypeError, ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
         raise InputError(
             f"{path} must be what implicit's model.save wrote, with user_factors and item_factors ({error})"
         ) from None

@@ -3,6 +3,7 @@
 A checkpoint is a pickle, and unpickling runs whatever a file names. Here every name but the few that rebuild
 a tensor stands for an inert object that takes anything and does nothing: the tensors come out, nothing in the
 file is run or imported, and RecBole need not be installed. torch must be: pip install counterpop[torch].
+TorchScript archives, whose code torch would run past the unpickler, are refused before they are loaded.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from zipfile import is_zipfile
 
 from counterpop.adapters.vectors import Vectors, as_vectors
 from counterpop.errors import InputError
 from counterpop.interactions import Ids
 
 TABLES = ("BPR",)  # models whose score is the inner product of two tables, as they stand in the checkpoint
+_ZIP = b"PK\x03\x04"
 _REBUILD_TENSORS = {("collections", "OrderedDict"), ("torch._utils", "_rebuild_tensor_v2")}
 
 
@@ -49,7 +50,10 @@ def vectors_of(
             "a RecBole checkpoint holds no outside ids; pass user_ids and item_ids from the dataset's "
             "field2id_token"
         )
-    users, items = (state[name].numpy() for name in names)
+    try:
+        users, items = (state[name].float().numpy() for name in names)  # NumPy has no bfloat16
+    except Exception as error:  # what stands there may be anything
+        raise InputError(f"{checkpoint} must hold two tables of numbers ({error}); save it again") from None
     ids = [own[1:] if len(own) and own[0] == "[PAD]" else own for own in (user_ids, item_ids)]
     return as_vectors(users[1:], items[1:], *ids)
 
@@ -78,8 +82,15 @@ class _Inert:
         pass
 
 
+def _data_of(data: Any, *_: Any) -> Any:
+    """What a pickled Parameter is made of, without its hooks."""
+    return data
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return _data_of
         return super().find_class(module, name) if (module, name) in _REBUILD_TENSORS else _Inert
 
 
@@ -91,13 +102,22 @@ def _load(path: Path) -> dict[str, Any]:
     except ImportError:
         raise InputError("a RecBole checkpoint is read with torch; pip install counterpop[torch]") from None
     sentence = f"{path} must be a checkpoint that RecBole's trainer saved"
-    if not is_zipfile(path):
-        raise InputError(f"{sentence}, but it is not a torch file of today")
+    with path.open("rb") as file:
+        if file.read(len(_ZIP)) != _ZIP:  # torch would take it for a file of long ago, and unpack it
+            raise InputError(f"{sentence}, but it is not a torch file of today")
     inert = SimpleNamespace(Unpickler=_Unpickler, __name__="inert")
     try:
-        content = torch.load(path, map_location="cpu", pickle_module=inert, weights_only=False)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, AttributeError, TypeError, KeyError) as error:
-        raise InputError(f"{sentence} ({error})") from None
+        # with the reader of torch.load itself, so that no archive can look different to the two
+        script = "constants.pkl" in torch._C.PyTorchFileReader(str(path)).get_all_records()
+        content = (
+            None if script else torch.load(path, map_location="cpu", pickle_module=inert, weights_only=False)
+        )
+    except Exception as error:  # a damaged file fails wherever the damage lies
+        raise InputError(f"{sentence} ({error}); save it again") from None
+    if script:  # torch.load would hand it to torch.jit.load, which runs what it holds
+        raise InputError(
+            f"{sentence}, but it is a TorchScript archive, which holds code; save the state_dict"
+        )
     if not isinstance(content, dict) or "state_dict" not in content:
         raise InputError(f"{sentence}, but it has no state_dict")
     return content

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from counterpop import artifacts
 from counterpop.adapters.files import read_vectors
@@ -22,6 +23,11 @@ from counterpop.readers import read_interactions, read_recommendations
 from counterpop.reporting import audit_table, write_audit
 
 K = 20  # of a model's lists
+GO_WITH = {  # what would be ignored without it
+    "recommendations": ("list_user", "list_item", "rank", "score", "keep_unknown"),
+    "item_vectors": ("drop_unknown",),
+    "interactions": ("user", "item"),
+}
 
 
 @click.command(
@@ -70,6 +76,11 @@ def command(
         raise click.UsageError("give a RUN, or --recommendations, or --user-vectors with --item-vectors")
     if (run is None) != (interactions is not None):
         raise click.UsageError("--interactions goes with lists and vectors; a run has its own log")
+    context = click.get_current_context()
+    for lead, names in GO_WITH.items():
+        for extra in names:
+            if not context.params[lead] and context.get_parameter_source(extra) != ParameterSource.DEFAULT:
+                raise click.UsageError(f"{_option(extra)} goes with {_option(lead)} only; leave it out")
     if run is not None and holdout is not None:
         raise click.UsageError("--holdout does not go with a run, which has its own test part")
     with working("reading and measuring"):
@@ -103,6 +114,10 @@ def command(
             output.print(f"Wrote {html} ({Path(html).stat().st_size / 1e6:.1f} MB).")
     plain, *_ = dicts = [one.as_dict() for one in audits.values()]
     return told | dicts[-1] | ({"plain": plain} if run is not None else {})
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def audit_run(path: str | Path, k: int = K) -> tuple[dict[str, Audit], dict[str, Any]]:

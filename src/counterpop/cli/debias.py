@@ -79,7 +79,7 @@ def command(
     """Find and prove an adjustment of vectors that any model was trained to.
 
     Writes two directions and two strengths, the whole trade-off and a report; send `query(u)` to the index
-    you have. Where nothing is gained it says so and the strengths are 0. Vector files hold a matrix
+    you have. Where no gain is proven it says so and the strengths are 0. Vector files hold a matrix
     `vectors` and, optionally, `ids`; a matrix without ids is in the order of the log's sorted ids.
     """
     if (check is None) == (out is None):
@@ -189,9 +189,11 @@ def _tell(found: Debiasing, out: str) -> None:
     if found.in_sample:
         output.print("The model has seen these pairs: the figures are too high; --holdout gives true ones.")
     if not found.gained:
+        proof = found.uniform.proof(found.target)
+        verdict = f"A gain is not proven ({proof})" if found.unproven else "Nothing is gained"
         output.print(
-            f"Nothing is gained at the best strengths tried ({found.tried[0]}, {found.tried[1]}): leave the "
-            f"vectors as they are. Wrote {out} with strengths 0, and {out}/report.html."
+            f"{verdict} at the best strengths tried ({found.tried[0]}, {found.tried[1]}): leave the vectors "
+            f"as they are. Wrote {out} with strengths 0, and {out}/report.html."
         )
         return
     if found.price:

@@ -159,7 +159,7 @@ def command(
         with working(f"loading {run}"):
             app = create_app(
                 source_of(run, names, item, name), unknown=unknown, tokens=tokens, look_every=look_every,
-                hosts=None if exposed or tokens else LOOPBACK,
+                hosts=None if exposed or tokens else LOOPBACK | {address},
             )  # fmt: skip
         logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
         bound.listen()  # from here on whoever connects is answered, if only once the loop runs

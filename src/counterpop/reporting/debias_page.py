@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from counterpop.debiasing import SIGNIFICANT, Debiasing, Effect
+from counterpop.debiasing import Debiasing, Effect
 from counterpop.evaluation import Evaluation
 from counterpop.reporting import figures
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
@@ -29,17 +29,21 @@ def render_debiasing(found: Debiasing, name: str) -> str:
 def _card(found: Debiasing, name: str) -> str:
     label = LABELS[found.target].lower()
     pair = f"item strength {found.tried[0]}, user strength {found.tried[1]}"
+    proof = found.uniform.proof(found.target)
     if found.gained:
         heading = f"Yes: take it out, at {pair}"
+        text = f"On held-out pairs that hold every item about equally often, {label} is better ({proof})."
+    elif found.unproven:
+        heading = "Not proven: leave the vectors as they are"
         text = (
-            f"On held-out pairs that hold every item about equally often, {label} is better "
-            f"(p < {SIGNIFICANT})."
+            f"The best that was tried, {pair}, looks better in {label} on users who took no part in the "
+            f"choice, but chance may explain it ({proof}), so the strengths are 0. More users may tell."
         )
     else:
         heading = "No: leave the vectors as they are"
         text = (
-            f"The best that was tried, {pair}, is not better in {label} on users who took no part in the "
-            f"choice (p < {SIGNIFICANT} is asked for), so the strengths are 0."
+            f"The best that was tried, {pair}, is no better in {label} on users who took no part in the "
+            "choice, so the strengths are 0."
         )
     if found.price:
         text += f" {found.price}"

@@ -115,7 +115,11 @@ def create_app(
                 raise unknown_user(model, asked.user)
             counts.fallbacks.inc()
             items, scores = model.recommend_to_anybody(asked.k)
-            answer: dict[str, Any] = {"user": asked.user, "fallback": "popular"}
+            answer: dict[str, Any] = {
+                "user": asked.user, "fallback": "popular",
+                "item_strength": model.adjustment.item_strength,  # what the list was made at
+                "user_strength": model.adjustment.user_strength,
+            }  # fmt: skip
         else:
             users = np.array([at], dtype=np.int32)
 

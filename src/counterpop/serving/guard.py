@@ -30,7 +30,7 @@ class Limits:
     body: int = 1 << 20
     """Bytes of a request's body."""
     seconds: float = 10.0
-    """From the first byte of a request to its answer."""
+    """From the headers of a request, once they are here, to its answer."""
     at_once: int = 256
     """Requests under way."""
 

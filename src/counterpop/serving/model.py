@@ -72,6 +72,10 @@ class ServedModel:
         return tie_order(self.vectors.item_ids)
 
     @cached_property
+    def fold_in_reg(self) -> float:
+        return ridge(self.vectors.item_vectors)
+
+    @cached_property
     def popular(self) -> tuple[IntArray, FloatArray]:
         """What users hold in common at the tuned strengths: all items, best first, and their scores.
 
@@ -101,7 +105,7 @@ class ServedModel:
         """The same for users who are known only by items they touched, which are left out of the lists."""
         touched = [np.unique(history) for history in histories]
         queries = self.adjustment.query(
-            fold_in(self.vectors.item_vectors, touched), item_strength, user_strength
+            fold_in(self.vectors.item_vectors, touched, self.fold_in_reg), item_strength, user_strength
         )
         users = np.arange(len(touched), dtype=np.int32)
         rows = np.repeat(users, [len(items) for items in touched])
@@ -182,20 +186,23 @@ class ServedModel:
         return unseen[np.lexsort((self.ties[unseen], -scores[0, unseen]))]
 
 
-def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray]) -> FloatArray:
+def ridge(item_vectors: FloatArray) -> float:
+    """The reg of `fold_in`: four times the mean squared length of the catalogue's vectors."""
+    return FOLD_IN_REG * float(np.mean(np.einsum("id,id->i", item_vectors, item_vectors))) or 1.0
+
+
+def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray], reg: float) -> FloatArray:
     """(B, D) a vector for each history: the ridge regression that gives the items in it a score of 1.
 
-    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items and reg four times the mean square of the
-    catalogue's vectors. It leans to the mean of the items, but counts what they have in common only once.
+    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items. It leans to the mean of the items, but
+    counts what they have in common only once.
     """
     dim = item_vectors.shape[1]
-    reg = FOLD_IN_REG * float(np.mean(np.einsum("id,id->i", item_vectors, item_vectors))) or 1.0
-    grams, sums = np.empty((len(histories), dim, dim)), np.empty((len(histories), dim, 1))
+    found = np.empty((len(histories), dim), dtype=np.float32)
     for n, items in enumerate(histories):
         held = item_vectors[items].astype(np.float64)
-        grams[n] = held.T @ held + reg * np.eye(dim)
-        sums[n, :, 0] = held.sum(axis=0)
-    return np.linalg.solve(grams, sums)[:, :, 0].astype(np.float32)
+        found[n] = np.linalg.solve(held.T @ held + reg * np.eye(dim), held.sum(axis=0))
+    return found
 
 
 def find(known: Ids, wanted: str | int) -> int | None:

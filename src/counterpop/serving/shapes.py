@@ -145,7 +145,10 @@ class Entry(BaseModel):
 
 class Recommended(BaseModel):
     user: int | str | None = Field(description="null for a history.")
-    fallback: Literal["popular"] | None = Field(description="Said where the user is unknown.")
+    fallback: Literal["popular"] | None = Field(
+        description="Said where the user is unknown: the list is that of the tuned strengths, whatever was "
+        "asked for."
+    )
     items: list[Entry]
 
 
