@@ -180,8 +180,7 @@ def test_the_address_keeps_dial_and_user(browser: Any, served: tuple[Server, Ser
         assert page.locator("#item-shown").inner_text() == "1.3"
         assert page.input_value("#person") == "u42"
         page.click("#plain")
-        moved = "[...document.querySelectorAll('#now-list .moved')].map(mark => mark.innerText)"
-        page.wait_for_function(f"{moved}.length == 20 && {moved}.every(text => text == '')")
+        playwright.expect(page.locator("#now-list .moved")).to_have_text([""] * 20)  # in time
         assert "item=0&user=0&person=u42" in page.url
         page.click("#tuned")
         strengths = model.adjustment.item_strength, model.adjustment.user_strength
