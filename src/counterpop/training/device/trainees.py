@@ -243,7 +243,8 @@ class DeviceEncoder(_Trainee):
             self._ledger.count(size, self._steps)
         if self._replays and not self._recorded:  # after an epoch everything has been called once
             self._recorded = torch.cuda.CUDAGraph()
-            self._recorded.register_generator_state(self._module.generator)
+            if self._settings.edge_dropout:  # what is drawn within a recorded step
+                self._recorded.register_generator_state(self._module.generator)
             with torch.cuda.graph(self._recorded):
                 self.step(self._batch)
         return float(self._loss) / (size * self._steps)
