@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,19 +11,10 @@ import numpy as np
 import pytest
 
 import counterpop as cp
+from browsing import axe, launched, playwright
 from counterpop.serving.model import ServedModel, find
 from serving_run import Server, make_run, serving
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe checks accessibility")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("Debian's package chromium is not installed (tests/debian.txt)", allow_module_level=True)
-
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run",
-]  # fmt: skip
 TILES = ("recall", "ndcg", "hit_rate", "average_popularity", "tail_share", "coverage", "gini")
 MOVES = """async () => {
   const slider = document.getElementById('item'), first = () => document.querySelector('#now-list li');
@@ -43,10 +33,8 @@ MOVES = """async () => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+    with launched() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import counterpop as cp
+from browsing import axe, launched
 from counterpop.paper.plan import Plan
 from counterpop.paper.writing import write_item, write_overview
 from counterpop.reporting import figures, write_audit, write_debiasing, write_report
@@ -19,16 +19,6 @@ from counterpop.reporting.tables import format_figure
 from paper_worlds import some_item
 from test_reporting import make_report, some_audits
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe checks accessibility")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("Debian's package chromium is not installed (tests/debian.txt)", allow_module_level=True)
-
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run",
-]  # fmt: skip
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 MANY = 8
 READY = "() => plots.every((plot) => plot.querySelector('.main-svg'))"
@@ -38,10 +28,8 @@ DRAWN = "() => plots.filter((plot) => plot.querySelector('.main-svg')).length"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+    with launched() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpop.adapters.indexes import check_index
 from counterpop.adjustment import Adjustment
 from counterpop.embeddings import FloatArray
-from counterpop.errors import InputError
 
 
 def search(
@@ -26,20 +26,10 @@ def search(
     Strengths default to the tuned ones. A flat index gives exactly what adjusted vectors would; IVF and HNSW
     may find more or less of it than of plain queries: `adapters.indexes.recall_of` measures yours.
     """
-    _check(index, len(adjustment.item_direction))
+    import faiss
+
+    inner_products = index.metric_type == faiss.METRIC_INNER_PRODUCT
+    check_index(adjustment, inner_products, index.d, "METRIC_INNER_PRODUCT")
     queries = np.atleast_2d(adjustment.query(user_vectors, item_strength, user_strength))
     scores, ids = index.search(np.ascontiguousarray(queries), k)
     return scores, ids
-
-
-def _check(index: Any, dim: int) -> None:
-    """Raises `InputError` unless the index ranks by inner product and has vectors of `dim` numbers."""
-    import faiss
-
-    if index.metric_type != faiss.METRIC_INNER_PRODUCT:
-        raise InputError(
-            "the query transform keeps inner products, but this index ranks by another metric; build it with "
-            "METRIC_INNER_PRODUCT"
-        )
-    if index.d != dim:
-        raise InputError(f"the adjustment is for vectors of {dim} numbers, but the index holds {index.d}")

@@ -7,8 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from counterpop.adjustment import Adjustment
 from counterpop.embeddings import FloatArray
+from counterpop.errors import InputError
 from counterpop.ranking import rank
+
+
+def check_index(adjustment: Adjustment, inner_products: bool, dim: int, how: str) -> None:
+    """Raises `InputError` unless an index ranks by inner product and has vectors as wide as the adjustment's.
+
+    `how` is what to build it with for inner products.
+    """
+    if not inner_products:
+        raise InputError(
+            "the query transform keeps inner products, but this index ranks by another metric; build it with "
+            f"{how}"
+        )
+    if dim != (width := len(adjustment.item_direction)):
+        raise InputError(f"the adjustment is for vectors of {width} numbers, but the index holds {dim}")
 
 
 def recall_of(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpop.adapters.indexes import check_index
 from counterpop.adjustment import Adjustment
 from counterpop.embeddings import FloatArray
-from counterpop.errors import InputError
 
 
 def search(
@@ -22,14 +22,5 @@ def search(
     user_strength: float | FloatArray | None = None,
 ) -> Any:
     """The matches that `index.search` gives for user vectors (D,) or (B, D) with popularity taken out."""
-    if index.metric_kind.name != "IP":
-        raise InputError(
-            "the query transform keeps inner products, but this index ranks by another metric; build it with "
-            'metric="ip"'
-        )
-    if index.ndim != len(adjustment.item_direction):
-        raise InputError(
-            f"the adjustment is for vectors of {len(adjustment.item_direction)} numbers, but the index holds "
-            f"{index.ndim}"
-        )
+    check_index(adjustment, index.metric_kind.name == "IP", index.ndim, 'metric="ip"')
     return index.search(adjustment.query(user_vectors, item_strength, user_strength), k)

@@ -11,14 +11,14 @@ from counterpop.embeddings import FloatArray
 from counterpop.interactions import BoolArray, IntArray, Interactions, apart
 from counterpop.kernels.graph import adam, propagate
 from counterpop.kernels.memory import aligned
-from counterpop.kernels.threads import core_count, crew, stretches
+from counterpop.kernels.threads import crew, stretches
 from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.graph import graph_of
-from counterpop.training.mf import LEAST_BLOCK, look_at
+from counterpop.training.mf import look_at
 from counterpop.training.objectives import OBJECTIVES, Objective
-from counterpop.training.sampling import Triples, TripleSampler
-from counterpop.training.settings import DROPOUT_STREAM, INITIAL_STREAM, SAMPLING_STREAM, Settings
+from counterpop.training.sampling import Triples, sampler_of, thread_count
+from counterpop.training.settings import DROPOUT_STREAM, INITIAL_STREAM, Settings
 from counterpop.tuning import Grid, Strengths
 
 Together = Callable[[Callable[[int], Any]], list[Any]]  # see `crew`
@@ -36,8 +36,7 @@ class LightGCN:
 
     def __init__(self, train: Interactions, settings: Settings, intervened: BoolArray | None = None) -> None:
         self._train, self._settings = train, settings
-        threads = settings.threads or core_count()
-        self._threads = min(threads, max(1, train.n_items // LEAST_BLOCK), train.n_users)
+        self._threads = thread_count(train, settings)
         self._objective = OBJECTIVES.get(settings.method, Objective)(train, settings, self._threads)
         copies = self._objective.copies  # CausE has a second graph beside the first; their rows begin alike
         self._n_users = copies * train.n_users
@@ -55,15 +54,7 @@ class LightGCN:
         self._rows = [slice(*stretch) for stretch in stretches(len(self._tables), self._threads)]
         self._dropped = np.random.default_rng([settings.seed, DROPOUT_STREAM])
         self._kept = np.empty(0, dtype=bool)
-        self._sampler = TripleSampler(
-            train,
-            sampling=settings.sampling,
-            negatives=settings.negatives,
-            negative_power=settings.negative_power,
-            threads=self._threads,
-            generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
-            treated=treated,
-        )
+        self._sampler = sampler_of(train, settings, self._threads, treated)
         self._triples, self._recorded, self._steps, self._epochs = 0, 0, 0, 0
 
     def epoch(self, lr: float) -> float:

@@ -9,16 +9,15 @@ import numpy as np
 from counterpop.directions import find_directions
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.kernels.memory import aligned
-from counterpop.kernels.threads import core_count, crew
+from counterpop.kernels.threads import crew
 from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.objectives import OBJECTIVES, Objective
-from counterpop.training.sampling import TripleSampler
-from counterpop.training.settings import INITIAL_STREAM, SAMPLING_STREAM, Settings
+from counterpop.training.sampling import sampler_of, thread_count
+from counterpop.training.settings import INITIAL_STREAM, Settings
 from counterpop.tuning import Grid, Strengths, search_strengths
 
 WINDOW = 1 << 15  # triples: few enough that their users' vectors stay in the cache, which is half the time
-LEAST_BLOCK = 16  # items in a block, at least
 
 
 class MatrixFactorisation:
@@ -32,9 +31,7 @@ class MatrixFactorisation:
 
     def __init__(self, train: Interactions, settings: Settings, intervened: BoolArray | None = None) -> None:
         self._train, self._settings = train, settings
-        threads = settings.threads or core_count()
-        # small blocks of items would leave busy users without a negative in theirs
-        self._threads = min(threads, max(1, train.n_items // LEAST_BLOCK), train.n_users)
+        self._threads = thread_count(train, settings)
         values = np.random.default_rng([settings.seed, INITIAL_STREAM])
         scale = np.float32(settings.initial_scale)
         self._objective = OBJECTIVES.get(settings.method, Objective)(train, settings, self._threads)
@@ -45,16 +42,8 @@ class MatrixFactorisation:
         self._users[:] = values.standard_normal(self._users.shape, dtype=np.float32) * scale
         first = values.standard_normal((train.n_items, settings.dim), dtype=np.float32) * scale
         self._items[:] = np.tile(first, (copies, 1))
-        self._sampler = TripleSampler(
-            train,
-            sampling=settings.sampling,
-            negatives=settings.negatives,
-            negative_power=settings.negative_power,
-            threads=self._threads,
-            generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
-            window=WINDOW,
-            treated=intervened if settings.method == "cause" else None,
-        )
+        treated = intervened if settings.method == "cause" else None
+        self._sampler = sampler_of(train, settings, self._threads, treated, WINDOW)
         self._triples, self._recorded, self._epochs = 0, 0, 0
 
     def epoch(self, lr: float) -> float:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.kernels.alias import alias_table
 from counterpop.kernels.mf import draw_triples
-from counterpop.kernels.threads import in_parallel
-from counterpop.training.settings import Sampling
+from counterpop.kernels.threads import core_count, in_parallel
+from counterpop.training.settings import SAMPLING_STREAM, Sampling, Settings
+
+LEAST_BLOCK = 16  # items in a block, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,3 +127,26 @@ class TripleSampler:
         block_of = np.empty(n, dtype=np.int32)
         block_of[self._by_popularity] = deal.ravel()[first : first + n]
         return block_of
+
+
+def thread_count(train: Interactions, settings: Settings) -> int:
+    """How many threads a model is trained with."""
+    threads = settings.threads or core_count()
+    # small blocks of items would leave busy users without a negative in theirs
+    return min(threads, max(1, train.n_items // LEAST_BLOCK), train.n_users)
+
+
+def sampler_of(
+    train: Interactions, settings: Settings, threads: int, treated: BoolArray | None, window: int = 1 << 62
+) -> TripleSampler:
+    """The sampler that the settings ask for."""
+    return TripleSampler(
+        train,
+        sampling=settings.sampling,
+        negatives=settings.negatives,
+        negative_power=settings.negative_power,
+        threads=threads,
+        generator=np.random.default_rng([settings.seed, SAMPLING_STREAM]),
+        window=window,
+        treated=treated,
+    )
