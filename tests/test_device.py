@@ -118,9 +118,7 @@ def test_mf_steps_on_a_gpu_as_on_the_cpu(log: Interactions, given: dict[str, Any
 @pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
 def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any], dim: int) -> None:
     """Where no two triples share a row, all that training moves agrees to 1e-5."""
-    triples = torch.from_numpy(
-        triples_of(log, 7, apart=True)
-    ).long()  # no more than any program takes at once
+    triples = torch.from_numpy(triples_of(log, 7, apart=True)).long()  # after 8 a copy of MACR has moved
     batch, kernel = tables_for(log, "cpu", dim=dim, **given), tables_for(log, KERNELS_ON, dim=dim, **given)
     if isinstance(batch._settings.options, CausE):  # every other one treated
         triples[1:, ::2] += log.n_items
@@ -237,8 +235,8 @@ def test_draws_keep_their_law(log: Interactions, sampling: Any, power: float, de
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 @pytest.mark.parametrize("pool", [1.0, 12.0])
 def test_draws_of_dice_keep_their_law(log: Interactions, pool: float, device: str) -> None:
-    """Half are more popular by the margin, half less than half as popular; where a side is too small, all from
-    the other, or any; any, too, where the user has touched the whole side."""
+    """Half are more popular by the margin, half less than half as popular; where a side is too small, all are
+    from the other, or any; any, too, where the user has touched the whole side."""
     sampler = DeviceSampler(
         log, sampling="interactions", negatives=2, negative_power=0, device=torch.device(device), seed=4
     )

@@ -132,8 +132,8 @@ class DeviceTables(_Trainee):
     """Matrix factorisation: two tables of vectors, moved by SGD.
 
     A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share
-    a row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
-    its sums come in no fixed order, so runs agree only nearly.
+    a row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time
+    (`fused`); its sums come in no fixed order, so runs agree only nearly.
     """
 
     def __init__(self, train: Interactions, settings: Settings, treated: BoolArray | None = None) -> None:
