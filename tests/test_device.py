@@ -1,11 +1,13 @@
 """Training with torch: steps on a GPU equal those on the CPU, draws keep their law, the grid is right.
 
-Nothing here needs numba, so that this file also runs on a machine that has torch alone.
+Nothing here needs numba, so that this file also runs on a machine that has torch alone. Where Triton is
+installed, TRITON_INTERPRET=1 runs its kernels without a GPU (its interpreter wants NumPy below 2.4).
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from conftest import random_log
 from counterpop.interactions import Interactions
 from counterpop.runs import Model
+from counterpop.training.methods import DICE, IPS, MACR, CausE
 from counterpop.training.settings import Settings
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -25,13 +28,25 @@ from counterpop.training.device.trainees import DeviceEncoder, DeviceTables  # n
 
 torch.set_num_threads(1)  # vectors this small are slower with more
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+KERNELS_ON = "cuda" if torch.cuda.is_available() else "cpu"
+needs_kernels = pytest.mark.skipif(
+    KERNELS_ON == "cpu" and os.environ.get("TRITON_INTERPRET") != "1",
+    reason="torch finds no GPU here, and TRITON_INTERPRET=1 is not set",
+)
 VARIANTS = list(itertools.product(["bpr", "bce"], [True, False]))
+SCORES = [{"method": "gradient", "loss": loss, "normalised": normalised} for loss, normalised in VARIANTS]
+BASELINES = [
+    *({"options": options, "loss": loss} for options in (IPS(), CausE(0.2)) for loss in ("bpr", "bce")),
+    *({"options": DICE(weight=0.5, discrepancy=kind, penalty=0.1)} for kind in ("l1", "l2", "dcor")),
+    {"options": DICE(weight=0.5, penalty=0.0)}, {"options": MACR(item_weight=0.2, user_weight=0.1)},
+]  # fmt: skip
 LR = 0.05
 
 
 def settings_for(device: str = "cpu", **given: Any) -> Settings:
     """Vectors long enough that a step is well above rounding; every triple goes into the ledger."""
-    usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "ledger": True, "lr": LR}
+    usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "lr": LR}
+    usual |= {"method": given["options"].name} if "options" in given else {"ledger": True}
     return Settings(**usual | {"engine": "torch"} | given, device=device)
 
 
@@ -50,6 +65,19 @@ def triples_of(log: Interactions, n: int, apart: bool = False) -> np.ndarray:
             found.append((u, i, j))
     assert len(found) >= n
     return np.array(found[:n], dtype=np.int32).T.copy()
+
+
+def tables_for(log: Interactions, device: str, **given: Any) -> DeviceTables:
+    """MF at its beginning; for CausE, every other row is an intervened one."""
+    settings = settings_for(device, **given)
+    return DeviceTables(log, settings, np.arange(len(log)) % 2 == 0 if settings.method == "cause" else None)
+
+
+def parts_of(trainee: DeviceTables) -> list[np.ndarray]:
+    """All that training moves: both tables, the method's own parameters, the ledger."""
+    own = list(trainee._method.parameters()) if trainee._method else []
+    ledger = [trainee._ledger.users, trainee._ledger.items] if trainee._ledger else []
+    return [np.array(part.detach().cpu()) for part in (*trainee.vectors(), *own, *ledger)]
 
 
 def assert_same(first: Model, second: Model) -> None:
@@ -75,23 +103,58 @@ def log() -> Interactions:
 
 
 @needs_gpu
-@pytest.mark.parametrize("dim", [12, 64])
-@pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
-def test_mf_steps_on_a_gpu_as_on_the_cpu(log: Interactions, loss: str, normalised: bool, dim: int) -> None:
-    """Step by step, and in the kernel that goes through a whole epoch."""
+@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+def test_mf_steps_on_a_gpu_as_on_the_cpu(log: Interactions, given: dict[str, Any]) -> None:
     triples = torch.from_numpy(triples_of(log, 12, apart=True)).long()
-    models = []
-    for device, whole in (("cpu", False), ("cuda", False), ("cuda", True)):
-        trainee = DeviceTables(log, settings_for(device, loss=loss, normalised=normalised, dim=dim))
-        before = trainee.model()
-        mine = triples.to(device)
-        losses = trainee.run(mine, LR) if whole else trainee.step(mine, LR)
-        models.append((trainee.model(), float(torch.as_tensor(losses).mean())))
-        assert how_far(before, models[-1][0]) > 1e-3
-    (cpu, loss_cpu), *others = models
-    for model, value in others:
-        assert_same(cpu, model)
-        assert value == pytest.approx(loss_cpu, abs=1e-5)
+    cpu, gpu = tables_for(log, "cpu", **given), tables_for(log, "cuda", **given)
+    losses = cpu.step(triples, LR)
+    np.testing.assert_allclose(losses, gpu.step(triples.cuda(), LR).cpu(), atol=1e-5)
+    for one, other in zip(parts_of(cpu), parts_of(gpu), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dim", [12, 64, 128])
+@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any], dim: int) -> None:
+    """Where no two triples share a row, all that training moves agrees to 1e-5."""
+    triples = torch.from_numpy(triples_of(log, 7, apart=True)).long()  # after 8 a copy of MACR has moved
+    batch, kernel = tables_for(log, "cpu", dim=dim, **given), tables_for(log, KERNELS_ON, dim=dim, **given)
+    if isinstance(batch._settings.options, CausE):  # every other one treated
+        triples[1:, ::2] += log.n_items
+    first = parts_of(batch)
+    losses = batch.step(triples, LR)
+    mean = float(kernel.run_fused(triples.to(KERNELS_ON), LR))
+    assert mean == pytest.approx(float(losses.mean()), abs=1e-5)
+    for before, one, other in zip(first, parts_of(batch), parts_of(kernel), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+        assert np.abs(one - before).max() > 1e-4
+
+
+@needs_kernels
+@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[str, Any]) -> None:
+    """Rows are shared now, and what goes on at the same time differs, so the two agree only nearly."""
+    batches, kernel = tables_for(log, "cpu", **given), tables_for(log, KERNELS_ON, **given)
+    first = parts_of(batches)
+    for _ in range(3):
+        triples = batches.draw()
+        kernel.draw()  # which lets DICE's weight shrink
+        lost = float(batches.run(triples, LR)), float(kernel.run_fused(triples.to(KERNELS_ON), LR))
+        assert lost[1] == pytest.approx(lost[0], rel=0.02)
+    for before, one, other in zip(first, parts_of(batches), parts_of(kernel), strict=True):
+        assert np.linalg.norm(one - other) < 0.1 * np.linalg.norm(one - before)
+
+
+@needs_gpu
+@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+def test_epochs_on_a_gpu_go_through_the_kernel(
+    log: Interactions, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DeviceTables, "step")
+    trainee = tables_for(log, "cuda", **given)
+    lost = [trainee.epoch(LR) for _ in range(8)]
+    assert lost[-1] < lost[0]
 
 
 @needs_gpu
@@ -167,6 +230,38 @@ def test_draws_keep_their_law(log: Interactions, sampling: Any, power: float, de
     freedom = len(spread) - log.n_users
     assert abs(np.sum(spread**2) - freedom) < 4 * np.sqrt(2 * freedom)  # chi-squared
     assert np.abs(spread).max() < 6
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("pool", [1.0, 12.0])
+def test_draws_of_dice_keep_their_law(log: Interactions, pool: float, device: str) -> None:
+    """Half are more popular by the margin, half less than half as popular; where a side is too small, all are
+    from the other, or any; any, too, where the user has touched the whole side."""
+    sampler = DeviceSampler(
+        log, sampling="interactions", negatives=2, negative_power=0, device=torch.device(device), seed=4
+    )
+    margin, epochs = 7.0, 200
+    touched = np.zeros((log.n_users, log.n_items), dtype=bool)
+    touched[log.user_ix, log.item_ix] = True
+    got = np.zeros((log.n_users, log.n_items, log.n_items))
+    for _ in range(epochs):
+        np.add.at(got, tuple(sampler.epoch(margin, pool).cpu().numpy()), 1)
+    got = got[log.user_ix, log.item_ix]  # (N, I)
+    own, counts = log.item_counts[log.item_ix][:, None], log.item_counts
+    free = ~touched[log.user_ix]
+    sides = [counts > own + margin, counts < own / 2]
+    wide = [side.sum(axis=1) >= pool for side in sides]
+    law, chances = np.zeros(got.shape), [np.where(wide[1 - n], 0.5, 1.0) * wide[n] for n in range(2)]
+    for side, chance in zip([*sides, np.ones_like(free)], [*chances, ~(wide[0] | wide[1])], strict=True):
+        side = np.where((side & free).any(axis=1, keepdims=True), side & free, free)
+        law += np.asarray(chance)[:, None] * side / side.sum(axis=1, keepdims=True)
+    assert (wide[0] & wide[1]).any() and (wide[0] ^ wide[1]).any()
+    assert (~(sides[0] & free).any(axis=1) & wide[0]).any() == (pool == 1)
+    assert (got[law == 0] == 0).all() and (got.sum(axis=1) == 2 * epochs).all()
+    expected = 2 * epochs * law[law > 0]
+    spread = (got[law > 0] - expected) / np.sqrt(expected)
+    freedom = len(spread) - len(log)
+    assert abs(np.sum(spread**2) - freedom) < 4 * np.sqrt(2 * freedom)  # chi-squared
 
 
 def test_many_users_keep_the_keys_whole(log: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ class DICE(_Options):
     halves: "l1" and "l2" are the mean absolute and mean squared difference of the halves of every row that a
     triple touches; "dcor" is minus the distance correlation of the halves, of random users and items (at most
     128 of each at a time, so memory does not grow), 8 times an epoch in MF and in every step of LightGCN;
-    with torch in every step, of users and items of the batch.
+    with torch of users and items of the batch in every step, of MF on a GPU 8 times an epoch as well.
     Weight and margin shrink by `decay` after every epoch.
     Limit: popularity alone decides what counts as conformity, the same for all users; the halves are only as
     apart as the margin and the small weights make them.

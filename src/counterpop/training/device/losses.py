@@ -19,6 +19,7 @@ from counterpop.training.methods import DICE, MACR, CausE
 from counterpop.training.settings import Settings
 
 DCOR_ROWS = 128  # of a batch that a distance correlation is taken of, users and seen items apart
+OWN_RATE = 1 / 256  # of a method's own parameters, which every triple moves, as in `training.objectives`
 
 
 class MethodLoss(torch.nn.Module):
@@ -29,7 +30,8 @@ class MethodLoss(torch.nn.Module):
 
     def __init__(self, train: Interactions, settings: Settings) -> None:
         super().__init__()
-        self._train, self._reg, self._bce = train, settings.reg, settings.loss == "bce"
+        self._train, self._settings = train, settings
+        self._reg, self._bce = settings.reg, settings.loss == "bce"
 
     def sampling(self, epoch: int) -> dict[str, float]:
         """What the sampler must know of this epoch, counted from 0."""
@@ -38,6 +40,13 @@ class MethodLoss(torch.nn.Module):
     @abstractmethod
     def forward(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor]:
         """All that is minimised, summed over the batch (3, B), and the losses (B,) without penalties."""
+
+    def step_epoch(self, users: Tensor, items: Tensor, triples: Tensor, lr: float) -> Tensor | None:
+        """Takes the steps of a whole epoch of MF in a kernel on a GPU; returns the mean loss.
+
+        None where the method has no such kernel: then it goes batch by batch.
+        """
+        return None
 
     def model(self, vectors: Embeddings) -> Model:
         """The model that ranks."""
@@ -69,6 +78,11 @@ class CausELoss(MethodLoss):
         other = [items.index_select(0, (row + self._train.n_items) % len(items)) for row in (i, j)]
         apart = (A - other[0]).square().sum() + (B - other[1]).square().sum()
         return losses.sum() + reg + self._penalty * apart, losses
+
+    def step_epoch(self, users: Tensor, items: Tensor, triples: Tensor, lr: float) -> Tensor:
+        from counterpop.training.device.fused import cause
+
+        return cause.step_epoch(users, items, triples, lr, self._settings, self._penalty)
 
 
 class DICELoss(MethodLoss):
@@ -104,6 +118,13 @@ class DICELoss(MethodLoss):
             apart = torch.stack([far(difference).mean(1).sum() for difference in halves]).sum()
         return losses.sum() + reg - self._options.penalty * apart, losses
 
+    def step_epoch(self, users: Tensor, items: Tensor, triples: Tensor, lr: float) -> Tensor:
+        from counterpop.training.device.fused import dice
+
+        return dice.step_epoch(
+            users, items, triples, lr, self._settings, self._counts, self._weight, self._options
+        )
+
 
 class MACRLoss(MethodLoss):
     def __init__(self, train: Interactions, settings: Settings) -> None:
@@ -122,6 +143,12 @@ class MACRLoss(MethodLoss):
         losses = losses - self._options.item_weight * (logsigmoid(at_i) + logsigmoid(-at_j))
         losses = losses - self._options.user_weight * (logsigmoid(at_u) + logsigmoid(-at_u))
         return losses.sum() + reg, losses
+
+    def step_epoch(self, users: Tensor, items: Tensor, triples: Tensor, lr: float) -> Tensor:
+        from counterpop.training.device.fused import macr
+
+        branches = self.branches.detach()
+        return macr.step_epoch(users, items, triples, lr, self._settings, branches, self._options)
 
     def model(self, vectors: Embeddings) -> Model:
         return with_branch(vectors, self.branches[1].detach().cpu().numpy())

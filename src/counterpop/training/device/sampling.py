@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import BoolArray, Interactions, pair_keys
+from counterpop.interactions import BoolArray, Interactions
 from counterpop.training.settings import Sampling
 
-TRIES = 16  # to draw one of DICE's negatives that the user has not touched
 KEYS = 1 << 62  # what users x mass must stay below: whole numbers, so that draws are exact
 MASS = 1 << 40  # of all items together where negatives are drawn by popularity, at most
 
@@ -60,7 +61,6 @@ class DeviceSampler:
         self._generator = torch.Generator(device).manual_seed(seed)
         self._treated = None if treated is None else resident(treated)
         self._popularity = resident(train.item_counts)
-        self._pairs = resident(pair_keys(train))
 
     def epoch(self, margin: float | None = None, pool: float = 0.0) -> Tensor:
         """(3, n) users, seen items and negatives, shuffled. Equally many of every user, or every row once.
@@ -74,32 +74,45 @@ class DeviceSampler:
         else:
             rows = self._rows[shuffled % len(self._rows)]
             users = self._user_of[rows]
-        items, negatives = self._item_of[rows], self._negatives(users)
-        if margin is not None:
-            negatives = self._beyond(users, items, negatives, margin, pool)
+        items = self._item_of[rows]
+        negatives = self._negatives(users) if margin is None else self._beyond(users, items, margin, pool)
         if self._treated is not None:
             shift = self._treated[rows] * len(self._ends)
             items, negatives = items + shift, negatives + shift
         return torch.stack([users, items, negatives])
 
-    def _beyond(self, users: Tensor, items: Tensor, spare: Tensor, margin: float, pool: float) -> Tensor:
-        """DICE's negatives; where none is found in TRIES draws, the spare one."""
-        falling, order = torch.sort(self._popularity, descending=True, stable=True)
-        own, n = self._popularity[items], len(order)
-        above = torch.searchsorted(-falling, -(own + margin))
-        below = torch.searchsorted(-falling, -(own / 2), right=True)
-        units = torch.rand(len(items), generator=self._generator, device=items.device)
+    def _beyond(self, users: Tensor, items: Tensor, margin: float, pool: float) -> Tensor:
+        """DICE's negatives; where a user has touched the whole of a side, any negative."""
+        falling, order, keys, untouched_keys = self._by_popularity
+        n = len(order)
+        above = torch.searchsorted(-falling, -(self._popularity + margin))[items]
+        below = torch.searchsorted(-falling, -(self._popularity / 2), right=True)[items]
         more, less = above >= max(1, pool), n - below >= max(1, pool)
+        units = torch.rand(len(items), generator=self._generator, device=items.device)
         popular = more & (~less | (units < 0.5))
-        low = torch.where(popular | ~less, 0, below)
-        high = torch.where(popular, above, n)
-        found = torch.full_like(items, -1)
-        for _ in range(TRIES):
-            drawn = order[low + self._below(high - low)]
-            keys = users * n + drawn
-            place = torch.searchsorted(self._pairs, keys).clamp(max=len(self._pairs) - 1)
-            found = torch.where((found < 0) & (self._pairs[place] != keys), drawn, found)
-        return torch.where(found < 0, spare, found)
+        # ranks from 0 to the edge, or from the edge to n, of which the user has touched some
+        edge = torch.where(popular, above, torch.where(less, below, 0))
+        starts, all_untouched = self._starts[users], n - self._counts[users]
+        before = edge - (torch.searchsorted(keys, users * n + edge) - starts)  # untouched ones before it
+        popular &= before > 0
+        low = torch.where(popular | (before == all_untouched), 0, before)
+        high = torch.where(popular, before, all_untouched)
+        drawn = low + self._below(high - low)
+        touched = torch.searchsorted(untouched_keys, users * (n + 1) + drawn, right=True) - starts
+        return order[drawn + touched]
+
+    @cached_property
+    def _by_popularity(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Items in falling popularity, and where each user's items stand there.
+
+        (I,) popularity and item by rank; (N,) of every row, users in order and their items by rank: user and
+        rank as one number, and user and how many untouched items rank before it as one number.
+        """
+        falling, order = torch.sort(self._popularity, descending=True, stable=True)
+        n, ranks = len(order), torch.argsort(order)
+        keys = torch.sort(self._user_of * n + ranks[self._item_of]).values
+        nth = torch.arange(len(keys), device=keys.device) - self._starts[self._user_of]
+        return falling, order, keys, self._user_of * (n + 1) + keys % n - nth
 
     def _negatives(self, users: Tensor) -> Tensor:
         drawn = self._below(self._left[users])

@@ -17,7 +17,7 @@ from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.device.lightgcn import LightGCN
-from counterpop.training.device.losses import LOSSES, MethodLoss
+from counterpop.training.device.losses import LOSSES, OWN_RATE, MethodLoss
 from counterpop.training.device.measuring import directions_of, search_on_device
 from counterpop.training.device.sampling import DeviceSampler
 from counterpop.training.device.tables import find_device, initial_tables
@@ -25,9 +25,6 @@ from counterpop.training.device.triples import DeviceLedger, Pulls, pulls
 from counterpop.training.methods import IPS
 from counterpop.training.settings import SAMPLING_STREAM, Settings
 from counterpop.tuning import Grid, Strengths
-
-FUSED = ("plain", "gradient")  # what the kernel of a whole epoch on a GPU can do
-OWN_RATE = 1 / 256  # of a method's own parameters, which every triple moves, as in `training.objectives`
 
 
 def begin(
@@ -135,8 +132,8 @@ class DeviceTables(_Trainee):
     """Matrix factorisation: two tables of vectors, moved by SGD.
 
     A batch's steps are added up: the same as the CPU's, one after another, where no two of its triples share
-    a row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time;
-    its sums come in no fixed order, so runs agree only nearly.
+    a row. On a GPU one kernel goes through the whole epoch with about `batch` triples on their way at a time
+    (`fused`); its sums come in no fixed order, so runs agree only nearly.
     """
 
     def __init__(self, train: Interactions, settings: Settings, treated: BoolArray | None = None) -> None:
@@ -149,10 +146,9 @@ class DeviceTables(_Trainee):
 
     def run(self, triples: Tensor, lr: float) -> Tensor:
         """Goes along these triples (3, n); returns their mean loss."""
-        if self._device.type == "cuda" and self._settings.method in FUSED:
-            from counterpop.training.device.fused import step_epoch
-
-            return step_epoch(self._users, self._items, triples, lr, self._settings, self._ledger)
+        fused = self.run_fused(triples, lr) if self._device.type == "cuda" else None
+        if fused is not None:
+            return fused
         n = triples.shape[1]
         batches = torch.split(triples, -(-n // self._settings.steps(n)), dim=1)
         losses = torch.cat([self.step(batch, lr) for batch in batches])
@@ -160,6 +156,16 @@ class DeviceTables(_Trainee):
             for batch in batches:
                 self._ledger.count(batch.shape[1])
         return losses.mean()
+
+    def run_fused(self, triples: Tensor, lr: float) -> Tensor | None:
+        """As `run`, in one kernel or a few; None where the method has none."""
+        if self._method:
+            return self._method.step_epoch(self._users, self._items, triples, lr)
+        from counterpop.training.device.fused import scores
+
+        return scores.step_epoch(
+            self._users, self._items, triples, lr, self._settings, self._weights, self._ledger
+        )
 
     def step(self, triples: Tensor, lr: float) -> Tensor:
         """One step along a batch (3, B); returns its losses."""
