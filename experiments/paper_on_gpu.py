@@ -134,12 +134,15 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--backbone", choices=BACKBONES)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--baseline-seeds", type=int)
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
-    plan = Plan(given.quick, given.wide, given.seeds, 0, given.device, backbones)
+    plan = Plan(
+        given.quick, given.wide, given.seeds, given.baseline_seeds, device=given.device, backbones=backbones
+    )
     bench = Bench(given.data, given.runs, plan, tools=tools_on(given.device))
     bench.paths = {name: bench.paths[name] for name in given.datasets if name in bench.paths}
 

@@ -210,6 +210,10 @@ def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch)
         Plan(backbones=("lightgcn",)).check("mf", "plain")
     Plan().check("mf", "plain")
     assert len(Plan().candidates("mf", "plain")) == 2
+    assert [one.get("lr") for one in Plan().candidates("mf", "dice")] == [None, 0.05]
+    bare = Plan().candidates("mf", "gradient", normalised=False, loss="bce")
+    assert [one.get("initial_scale") for one in bare] == [None, 0.01]
+    assert all(one["loss"] == "bce" and one["normalised"] is False for one in bare)
     wide = Plan(wide=True).candidates("lightgcn", "gradient")
     assert len(wide) == 12
     assert {one["lr"] for one in wide} == {0.02, 0.005}

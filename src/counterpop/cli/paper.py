@@ -48,6 +48,9 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this one. [default: both, mf first]")
 @click.option("--device", type=click.Choice(get_args(Device)), default="cpu", show_default=True)
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds.")
+@click.option(
+    "--baseline-seeds", type=click.IntRange(min=1), help="How many for other methods. [default: as --seeds]"
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @click.option(
     "--how-to-get-data", is_flag=True, is_eager=True, expose_value=False, callback=_explain,
@@ -56,7 +59,7 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @shell
 def command(
     items: tuple[str, ...], data: str, out: str, quick: bool, wide: bool, backbone: str | None, device: str,
-    seeds: int, seed: int, quiet: bool,
+    seeds: int, baseline_seeds: int | None, seed: int, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Make the paper's tables and figures anew, beside the published numbers.
 
@@ -80,7 +83,7 @@ def command(
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
     for backbones in stages:
-        plan = Plan(quick, wide, seeds, seed, device, backbones)
+        plan = Plan(quick, wide, seeds, baseline_seeds, seed, device, backbones)
         watch = (lambda label: nullcontext(None)) if quiet else _watch
         bench = Bench(Path(data), folder / "runs", plan, watch=watch)
         for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):

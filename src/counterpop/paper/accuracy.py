@@ -151,7 +151,7 @@ def make_losses(bench: Bench) -> Item:
                 try:
                     bench.plan.check("mf", method)
                     given = bench.plan.settings("mf", method, loss=loss)
-                    records = [bench.tested(dataset, given | {"seed": s}) for s in bench.plan.all_seeds]
+                    records = [bench.tested(dataset, given | {"seed": s}) for s in bench.plan.seeds_of(method)]
                     for metric in METRICS:
                         single = records[0]["adjusted"]["intervals"].get(metric)
                         row[metric] = summarise([r["adjusted"][metric] for r in records], single)

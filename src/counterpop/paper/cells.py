@@ -7,7 +7,7 @@ from typing import Any
 
 import counterpop as cp
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, METHOD_TITLES
+from counterpop.paper.plan import BACKBONE_TITLES, LOSS_OF_PLAIN, METHOD_TITLES
 from counterpop.paper.published import METRICS
 from counterpop.paper.results import summarise
 from counterpop.paper.runs import Bench, Record
@@ -70,8 +70,10 @@ def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any
     """
     try:
         bench.plan.check(backbone, method)
+        if method in LOSS_OF_PLAIN:
+            more |= {"loss": bench.choose(dataset, backbone, "plain").settings["loss"]}
         choice = bench.choose(dataset, backbone, method, **more)
-        settings = [choice.settings | {"seed": seed} for seed in bench.plan.all_seeds]
+        settings = [choice.settings | {"seed": seed} for seed in bench.plan.seeds_of(method, **more)]
         tested = tuple(bench.tested(dataset, one) for one in settings)
         validated = tuple(bench.validated(dataset, one) for one in settings)
     except cp.InputError as error:

@@ -17,8 +17,10 @@ GROUPS = ("0–5", "5–10", "10–15", "15–20", "20–100")  # per cent of th
 VARIANTS = ("whole method", "no normalisation", "item side off", "user side off")
 
 
-def _without_normalisation(bench: Bench, dataset: str, backbone: str) -> Cell:
-    return run_cell(bench, dataset, backbone, "gradient", normalised=False)
+def _without_normalisation(bench: Bench, whole: Cell) -> Cell:
+    """The same with the loss of the whole method, its other settings chosen anew."""
+    loss = whole.chosen()["settings"]["loss"] if whole.records else "bpr"
+    return run_cell(bench, whole.dataset, whole.backbone, "gradient", normalised=False, loss=loss)
 
 
 def make_table5(bench: Bench) -> Item:
@@ -28,7 +30,7 @@ def make_table5(bench: Bench) -> Item:
     for dataset in ABLATED:
         for backbone in BACKBONES:
             full = run_cell(bench, dataset, backbone, "gradient")
-            bare = _without_normalisation(bench, dataset, backbone)
+            bare = _without_normalisation(bench, full)
             cells += [full]
             theirs = published.ABLATION[dataset, backbone]
             beside = (
@@ -89,10 +91,8 @@ def _ablation_claims(rows: list[dict[str, Any]]) -> list[Claim]:
 def make_figure1(bench: Bench) -> Item:
     """Cosine of an item's pull and push with their sum, and their lengths, by popularity rank."""
     figures, claims, rows = [], [], []
-    cells = [
-        (run_cell(bench, "ml10m", "mf", "gradient"), "users normalised"),
-        (_without_normalisation(bench, "ml10m", "mf"), "not normalised"),
-    ]
+    whole = run_cell(bench, "ml10m", "mf", "gradient")
+    cells = [(whole, "users normalised"), (_without_normalisation(bench, whole), "not normalised")]
     for cell, label in cells:
         if not cell.records:
             continue
@@ -144,10 +144,11 @@ def make_groups(bench: Bench) -> Item:
     all_cells: list[Cell] = []
     figures = []
     for backbone in BACKBONES:
+        whole = run_cell(bench, "ml10m", backbone, "gradient")
         cells = {
             "plain": run_cell(bench, "ml10m", backbone, "plain"),
-            "gradient, no normalisation": _without_normalisation(bench, "ml10m", backbone),
-            "gradient": run_cell(bench, "ml10m", backbone, "gradient"),
+            "gradient, no normalisation": _without_normalisation(bench, whole),
+            "gradient": whole,
         }
         all_cells += [cells["plain"], cells["gradient"]]
         made = {name: cell for name, cell in cells.items() if cell.records}

@@ -23,16 +23,17 @@ BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 LOSSES = ("bpr", "bce")
 LIKE = ("lr", "reg", "initial_scale")
+LOSS_OF_PLAIN = ("ips", "cause")  # take the loss that plain training is better with
 SEARCHED = ("loss", *LIKE, "options")  # what may differ between the settings that a cell is searched over
 WIDE = {"lr": (1.0, 0.25), "reg": (1.0, 0.1, 10.0)}  # times the default
 # What a method alone can set, tried with --wide at the default rate and penalty: public class and values
 OWN: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
-    "ips": ("IPS", ({"power": 0.5}, {"clip": 1.0})),
+    "ips": ("IPS", ({"power": 0.5}, {"power": 1.0}, {"clip": 1.0})),
     "cause": ("CausE", ({"penalty": 0.1}, {"penalty": 0.001})),
     "dice": ("DICE", ({"margin": 20.0}, {"weight": 0.5}, {"penalty": 0.1})),
     "macr": (
         "MACR",
-        ({"item_weight": 1e-2, "user_weight": 1e-3}, {"item_weight": 1e-1, "user_weight": 1e-2}),
+        ({"item_weight": 1e-2, "user_weight": 1e-3}, {"item_weight": 1e-1, "user_weight": 1e-1}),
     ),
 }
 QUICK_USERS = 1500
@@ -59,14 +60,17 @@ class Plan:
     wide: bool = False
     """Search learning rate, penalty and a method's own settings too: six times the runs and more."""
     seeds: int = 1
+    baseline_seeds: int | None = None
+    """Of all methods but the paper's own; as many as `seeds` unless given."""
     seed: int = 0
     """The first of them, which the search uses."""
     device: str = "cpu"
     backbones: tuple[str, ...] = BACKBONES
 
-    @property
-    def all_seeds(self) -> range:
-        return range(self.seed, self.seed + self.seeds)
+    def seeds_of(self, method: str = "gradient", **more: Any) -> range:
+        """The seeds that a cell is trained with; `more` makes it another method than the paper's."""
+        baseline = (method != "gradient" or more) and self.baseline_seeds is not None
+        return range(self.seed, self.seed + (self.baseline_seeds if baseline else self.seeds))
 
     def check(self, backbone: str, method: str) -> None:
         """Raises `InputError` where such a cell cannot be run under this plan."""
@@ -88,11 +92,11 @@ class Plan:
         own) and each once; `more` is the same in all."""
         found: dict[str, dict[str, Any]] = {}
         combinations = [*self._combinations(backbone, method)]
-        if more.get("normalised") is False:  # such users may want what plain training wants
-            like = cp.Settings(**self.settings(backbone, "plain"))
-            combinations += [{"loss": loss} | {name: getattr(like, name) for name in LIKE} for loss in LOSSES]
+        if method == "dice" or more.get("normalised") is False:  # where what plain training wants may be better
+            plain = cp.Settings(**self.settings(backbone, "plain"))
+            combinations += [{"loss": loss} | {name: getattr(plain, name) for name in LIKE} for loss in LOSSES]
         for tried in combinations:
-            settings = self.settings(backbone, method, **tried, **more)
+            settings = self.settings(backbone, method, **tried | more)
             try:
                 found.setdefault(repr(asdict(cp.Settings(**settings))), settings)
             except cp.InputError:

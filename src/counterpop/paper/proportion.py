@@ -29,7 +29,7 @@ def make_proportion(bench: Bench) -> Item:
     try:
         bench.plan.check("mf", "gradient")
         plain, gradient = (bench.choose(DATASET, "mf", method).settings for method in ("plain", "gradient"))
-        records = [bench.mixed(DATASET, plain, gradient, seed) for seed in bench.plan.all_seeds]
+        records = [bench.mixed(DATASET, plain, gradient, seed) for seed in bench.plan.seeds_of()]
     except cp.InputError as error:
         return Item("proportion", title, lead, missing=(f"ML-10M, MF: {error}.",))
     rows: list[dict[str, Any]] = [

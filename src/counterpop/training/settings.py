@@ -38,15 +38,14 @@ BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
     ("mf", "plain"): {"lr": 0.05, "reg": 1e-5} | SMALL,
     ("mf", "ips"): {"lr": 0.1, "reg": 1e-5} | SMALL,
     ("mf", "cause"): {"lr": 0.05, "reg": 1e-5} | SMALL,
-    ("mf", "dice"): {"lr": 0.1, "reg": 5e-3} | SMALL,
-    ("mf", "macr"): {"lr": 0.05, "reg": 1e-5} | SMALL,
+    ("mf", "dice"): {"lr": 0.1, "reg": 1e-2} | SMALL,
     ("lightgcn", "plain"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
     ("lightgcn", "ips"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
     ("lightgcn", "cause"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
-    ("lightgcn", "dice"): {"lr": 5e-3, "reg": 3e-3} | SMALL,
-    ("lightgcn", "macr"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
+    ("lightgcn", "dice"): {"lr": 5e-3, "reg": 5e-3} | SMALL,
+    ("lightgcn", "macr"): {"lr": 0.01, "reg": 1e-4} | SMALL,
 }
-OPTIONS_OF = {("lightgcn", "macr"): MACR(1e-2, 1e-3)}  # where the method's own defaults are not taken
+OPTIONS_OF = {("lightgcn", "macr"): MACR(0.1, 0.1)}  # where the method's own defaults are not taken
 ONLY_LOSS = {"dice": "bpr", "macr": "bce"}  # their mathematics knows no other
 SCORES_ALONE = ("plain", "gradient", "ips")  # methods that take nothing but the scores of a triple
 
