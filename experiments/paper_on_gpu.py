@@ -1,11 +1,12 @@
 """Makes the runs behind `counterpop paper` on a machine with a GPU, torch, NumPy and SciPy, and nothing else.
 
     python experiments/paper_on_gpu.py table3 table5 --data DATA --runs RUNS --seeds 3 [--device cuda]
+    python experiments/paper_on_gpu.py cells --datasets adressa --methods macr dice --data DATA --runs RUNS
 
 The files that it leaves in RUNS are those that `counterpop paper ITEM --device cuda --out OUT` would make:
 copy them to OUT/runs, and that command, on any machine, finds them and writes tables, figures and page. Lists
 and grids are computed by torch here; equal scores, which vectors of floats hardly ever have, may be ranked
-otherwise.
+otherwise. `cells` makes some of the runs of table3, so that several processes can share one GPU.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,13 @@ import counterpop as cp
 from counterpop import tuning
 from counterpop.evaluation import Evaluation, compare, measure
 from counterpop.paper.accuracy import make_losses, make_table3
+from counterpop.paper.cells import reasons, run_cell
 from counterpop.paper.cost import make_table4
 from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
-from counterpop.paper.plan import BACKBONES, Plan
+from counterpop.paper.plan import BACKBONES, METHODS, Plan
 from counterpop.paper.proportion import make_proportion
+from counterpop.paper.published import DATASETS
+from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench, K, Tools
 from counterpop.training.device.measuring import search_on_device
 
@@ -121,7 +126,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("items", nargs="+", choices=MAKE)
+    parser.add_argument("items", nargs="+", choices=[*MAKE, "cells"])
+    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
@@ -134,9 +141,16 @@ def main() -> None:
     backbones = (given.backbone,) if given.backbone else BACKBONES
     plan = Plan(given.quick, given.wide, given.seeds, 0, given.device, backbones)
     bench = Bench(given.data, given.runs, plan, tools=tools_on(given.device))
+    bench.paths = {name: bench.paths[name] for name in given.datasets if name in bench.paths}
+
+    def make_cells(bench: Bench) -> Item:
+        cells = [run_cell(bench, *cell) for cell in product(bench.paths, backbones, given.methods)]
+        return Item("cells", "", "", missing=reasons(cells))
+
+    make = {"cells": make_cells} | MAKE
     for name in given.items:
         start, before = time.perf_counter(), bench.cache.made
-        item = MAKE[name](bench)
+        item = make[name](bench)
         print(f"{name}: {bench.cache.made - before} runs, {time.perf_counter() - start:.0f} s", flush=True)
         for claim in item.claims:
             print(f"  {claim.verdict}: {claim.claim} {claim.evidence}")

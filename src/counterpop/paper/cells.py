@@ -64,14 +64,14 @@ class Cell:
 
 
 def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any) -> Cell:
-    """The cell with its settings chosen on validation; `more` is set on top of what was chosen.
+    """The cell with its settings chosen on validation; `more` is the same in all that are tried.
 
     Whatever cannot be trained is a missing cell with its reason.
     """
     try:
         bench.plan.check(backbone, method)
-        choice = bench.choose(dataset, backbone, method)
-        settings = [choice.settings | more | {"seed": seed} for seed in bench.plan.all_seeds]
+        choice = bench.choose(dataset, backbone, method, **more)
+        settings = [choice.settings | {"seed": seed} for seed in bench.plan.all_seeds]
         tested = tuple(bench.tested(dataset, one) for one in settings)
         validated = tuple(bench.validated(dataset, one) for one in settings)
     except cp.InputError as error:

@@ -22,6 +22,8 @@ METHOD_TITLES = {
 BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 LOSSES = ("bpr", "bce")
+LIKE = ("lr", "reg", "initial_scale")
+SEARCHED = ("loss", *LIKE, "options")  # what may differ between the settings that a cell is searched over
 WIDE = {"lr": (1.0, 0.25), "reg": (1.0, 0.1, 10.0)}  # times the default
 # What a method alone can set, tried with --wide at the default rate and penalty: public class and values
 OWN: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
@@ -81,22 +83,21 @@ class Plan:
             | more
         )
 
-    def candidates(self, backbone: str, method: str) -> list[dict[str, Any]]:
+    def candidates(self, backbone: str, method: str, **more: Any) -> list[dict[str, Any]]:
         """Every setting that a cell is searched over, without those that the method refuses (a loss of its
-        own) and each once."""
+        own) and each once; `more` is the same in all."""
         found: dict[str, dict[str, Any]] = {}
-        for more in self._combinations(backbone, method):
-            settings = self.settings(backbone, method, **more)
+        combinations = [*self._combinations(backbone, method)]
+        if more.get("normalised") is False:  # such users may want what plain training wants
+            like = cp.Settings(**self.settings(backbone, "plain"))
+            combinations += [{"loss": loss} | {name: getattr(like, name) for name in LIKE} for loss in LOSSES]
+        for tried in combinations:
+            settings = self.settings(backbone, method, **tried, **more)
             try:
                 found.setdefault(repr(asdict(cp.Settings(**settings))), settings)
             except cp.InputError:
                 continue
         return list(found.values())
-
-    @property
-    def searched(self) -> tuple[str, ...]:
-        """The settings that the search varies."""
-        return ("loss", *((*WIDE, "options") if self.wide else ()))
 
     def _combinations(self, backbone: str, method: str) -> Iterator[dict[str, Any]]:
         default = cp.Settings(**self.settings(backbone, method))

@@ -26,7 +26,7 @@ import numpy as np
 
 import counterpop as cp
 from counterpop.paper.datasets import checksum, find_datasets, load_dataset, thin, whole
-from counterpop.paper.plan import ORDINARY, PROPORTIONS, QUICK_USERS, TIMED_EPOCHS, Plan
+from counterpop.paper.plan import ORDINARY, PROPORTIONS, QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
 from counterpop.paper.published import METRICS
 
 K = 20
@@ -211,15 +211,15 @@ class Bench:
             raise cp.InputError(f"no data set {name} in the data folder")
         return self.paths[name]
 
-    def choose(self, name: str, backbone: str, method: str) -> Choice:
-        """The settings of a cell with the best recall on validation.
+    def choose(self, name: str, backbone: str, method: str, **more: Any) -> Choice:
+        """The settings of a cell with the best recall on validation; `more` is not searched over.
 
         Raises `InputError` where none of them can be trained.
         """
         best, best_recall, why = None, -1.0, ""
         searched: list[dict[str, Any]] = []
-        for settings in self.plan.candidates(backbone, method):
-            tried = {key: _named(settings[key]) for key in self.plan.searched if key in settings}
+        for settings in self.plan.candidates(backbone, method, **more):
+            tried = {key: _named(settings[key]) for key in SEARCHED if key in settings}
             try:
                 record = self.validated(name, settings)
             except cp.InputError as error:

@@ -29,12 +29,22 @@ BY_BACKBONE: dict[Backbone, dict[str, float]] = {
     "lightgcn": {"dim": 128, "epochs": 150, "lr": 0.02, "reg": 3e-4, "layers": 2, "batch": 16384},
     "encoder": {"dim": 1, "epochs": 100, "lr": 1e-3, "reg": 1e-4, "layers": 0, "batch": 4096},
 }
+INITIAL_SCALE = 0.1
 
-
-# and what a method wants otherwise; chosen on validation, see experiments/baselines.md
+# And what a method wants otherwise; chosen on validation, see experiments/baselines.md. Users that are not
+# normalised want a start near 0: with little L2, what a rare item began with would stay in its scores.
+SMALL = {"initial_scale": 0.01}
 BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
-    ("mf", "dice"): {"lr": 0.1, "reg": 5e-3},
-    ("mf", "ips"): {"lr": 0.5},  # most of its weights are far below 1
+    ("mf", "plain"): {"lr": 0.05, "reg": 1e-5} | SMALL,
+    ("mf", "ips"): {"lr": 0.1, "reg": 1e-5} | SMALL,
+    ("mf", "cause"): {"lr": 0.05, "reg": 1e-5} | SMALL,
+    ("mf", "dice"): {"lr": 0.1, "reg": 5e-3} | SMALL,
+    ("mf", "macr"): {"lr": 0.05, "reg": 1e-5} | SMALL,
+    ("lightgcn", "plain"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
+    ("lightgcn", "ips"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
+    ("lightgcn", "cause"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
+    ("lightgcn", "dice"): {"lr": 5e-3, "reg": 3e-3} | SMALL,
+    ("lightgcn", "macr"): {"lr": 5e-3, "reg": 1e-5} | SMALL,
 }
 OPTIONS_OF = {("lightgcn", "macr"): MACR(1e-2, 1e-3)}  # where the method's own defaults are not taken
 ONLY_LOSS = {"dice": "bpr", "macr": "bce"}  # their mathematics knows no other
@@ -77,7 +87,7 @@ class Settings:
     ledger: bool | None = None
     ledger_every: int = 256
     """One triple in so many goes into the ledger; 1 records them all, at about twice the time."""
-    initial_scale: float = 0.1
+    initial_scale: float = None  # type: ignore[assignment]
     """Standard deviation of the first values."""
     check_every: int = 10
     """Epochs between two looks at the validation part."""
@@ -97,6 +107,7 @@ class Settings:
             object.__setattr__(self, "options", usual)
         by_default: dict[str, Any] = {"loss": ONLY_LOSS.get(self.method, "bpr")}
         by_default["engine"] = "torch" if self.device == "cuda" else "native"
+        by_default["initial_scale"] = INITIAL_SCALE
         by_default |= BY_BACKBONE.get(self.backbone, BY_BACKBONE["mf"])
         by_default |= BY_METHOD.get((self.backbone, self.method), {})
         for name, value in by_default.items():

@@ -55,7 +55,8 @@ class MethodLoss(torch.nn.Module):
     def _rows(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The vectors of users, seen items and negatives, and their L2."""
         u, i, j = triples
-        P, A, B = users[u], items[i], items[j]
+        # whose backward adds up without sorting, as that of an index does
+        P, A, B = (rows.index_select(0, at) for rows, at in ((users, u), (items, i), (items, j)))
         return P, A, B, 0.5 * self._reg * (P.square().sum() + A.square().sum() + B.square().sum())
 
 
@@ -74,7 +75,7 @@ class CausELoss(MethodLoss):
         P, A, B, reg = self._rows(users, items, torch.stack([u, i, j]))
         s_i, s_j = (P * A).sum(1), (P * B).sum(1)
         losses = softplus(-s_i) + softplus(s_j) if self._bce else softplus(s_j - s_i)
-        other = [items[(row + self._train.n_items) % len(items)] for row in (i, j)]
+        other = [items.index_select(0, (row + self._train.n_items) % len(items)) for row in (i, j)]
         apart = (A - other[0]).square().sum() + (B - other[1]).square().sum()
         return losses.sum() + reg + self._penalty * apart, losses
 
