@@ -135,12 +135,13 @@ def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any]
 @pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
 def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[str, Any]) -> None:
     """Rows are shared now, and what goes on at the same time differs, so the two agree only nearly."""
+    given, slow = given | {"negatives": 2}, LR / 5  # enough triples for more than one program
     batches, kernel = tables_for(log, "cpu", **given), tables_for(log, KERNELS_ON, **given)
     first = parts_of(batches)
-    for _ in range(3):
+    for _ in range(2):
         triples = batches.draw()
         kernel.draw()  # which lets DICE's weight shrink
-        lost = float(batches.run(triples, LR)), float(kernel.run_fused(triples.to(KERNELS_ON), LR))
+        lost = float(batches.run(triples, slow)), float(kernel.run_fused(triples.to(KERNELS_ON), slow))
         assert lost[1] == pytest.approx(lost[0], rel=0.02)
     for before, one, other in zip(first, parts_of(batches), parts_of(kernel), strict=True):
         assert np.linalg.norm(one - other) < 0.1 * np.linalg.norm(one - before)
