@@ -239,8 +239,9 @@ def test_a_wide_search_tries_what_a_method_alone_can_set(monkeypatch: pytest.Mon
     monkeypatch.setattr(cp, "IPS", IPS, raising=False)
     monkeypatch.setattr(cp, "Settings", Settings)
     found = Plan(wide=True).candidates("mf", "ips")
-    assert len(found) == 12 + 4
-    assert [one["options"] for one in found if "options" in one] == [IPS(0.5), IPS(1.0, 1.0)] * 2
+    assert len(found) == 12 + 6
+    tried = [IPS(0.5), IPS(1.0), IPS(1.0, 1.0)]
+    assert [one["options"] for one in found if "options" in one] == tried * 2
     assert not any("options" in one for one in Plan().candidates("mf", "ips"))
 
 

@@ -151,7 +151,8 @@ def make_losses(bench: Bench) -> Item:
                 try:
                     bench.plan.check("mf", method)
                     given = bench.plan.settings("mf", method, loss=loss)
-                    records = [bench.tested(dataset, given | {"seed": s}) for s in bench.plan.seeds_of(method)]
+                    seeds = bench.plan.seeds_of(method)
+                    records = [bench.tested(dataset, given | {"seed": seed}) for seed in seeds]
                     for metric in METRICS:
                         single = records[0]["adjusted"]["intervals"].get(metric)
                         row[metric] = summarise([r["adjusted"][metric] for r in records], single)

@@ -69,8 +69,9 @@ class Plan:
 
     def seeds_of(self, method: str = "gradient", **more: Any) -> range:
         """The seeds that a cell is trained with; `more` makes it another method than the paper's."""
-        baseline = (method != "gradient" or more) and self.baseline_seeds is not None
-        return range(self.seed, self.seed + (self.baseline_seeds if baseline else self.seeds))
+        own = method == "gradient" and not more
+        number = self.seeds if own or self.baseline_seeds is None else self.baseline_seeds
+        return range(self.seed, self.seed + number)
 
     def check(self, backbone: str, method: str) -> None:
         """Raises `InputError` where such a cell cannot be run under this plan."""
@@ -92,9 +93,10 @@ class Plan:
         own) and each once; `more` is the same in all."""
         found: dict[str, dict[str, Any]] = {}
         combinations = [*self._combinations(backbone, method)]
-        if method == "dice" or more.get("normalised") is False:  # where what plain training wants may be better
+        if method == "dice" or more.get("normalised") is False:  # plain's may suit them better
             plain = cp.Settings(**self.settings(backbone, "plain"))
-            combinations += [{"loss": loss} | {name: getattr(plain, name) for name in LIKE} for loss in LOSSES]
+            same = {name: getattr(plain, name) for name in LIKE}
+            combinations += [{"loss": loss} | same for loss in LOSSES]
         for tried in combinations:
             settings = self.settings(backbone, method, **tried | more)
             try:

@@ -49,8 +49,8 @@ class IPS(_Options):
     name: ClassVar[str] = "ips"
     power: float = 0.25
     """Below 1 the weights are smoothed; 0 is plain training. At 1 popular items are hardly trained at all.
-    Validation recall of MF at 1, .5, .25 and 0: Adressa .127, .145, .184, .207; ML-10M at the last three .143,
-    .147, .155 (experiments/baselines.md)."""
+    Validation recall of MF at 1, .5, .25 and 0: Adressa .127, .145, .184, .207; ML-10M, all but the first,
+    .143, .147, .155 (experiments/baselines.md)."""
     clip: float = 0.5
     """The quantile of the weights at which they are capped: 0.5 is their median, 1 caps nothing."""
     normalised: bool = True
