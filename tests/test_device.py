@@ -33,10 +33,11 @@ needs_kernels = pytest.mark.skipif(
     KERNELS_ON == "cpu" and os.environ.get("TRITON_INTERPRET") != "1",
     reason="torch finds no GPU here, and TRITON_INTERPRET=1 is not set",
 )
-VARIANTS = list(itertools.product(["bpr", "bce"], [True, False]))
+LOSSES = "bpr", "bce"
+VARIANTS = list(itertools.product(LOSSES, [True, False]))
 SCORES = [{"method": "gradient", "loss": loss, "normalised": normalised} for loss, normalised in VARIANTS]
 BASELINES = [
-    *({"options": options, "loss": loss} for options in (IPS(), CausE(0.2)) for loss in ("bpr", "bce")),
+    *({"options": options, "loss": loss} for options in (IPS(), CausE(0.2)) for loss in LOSSES),
     *({"options": DICE(weight=0.5, discrepancy=kind, penalty=0.1)} for kind in ("l1", "l2", "dcor")),
     {"options": DICE(weight=0.5, penalty=0.0)}, {"options": MACR(item_weight=0.2, user_weight=0.1)},
 ]  # fmt: skip
@@ -145,6 +146,30 @@ def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[s
         assert lost[1] == pytest.approx(lost[0], rel=0.02)
     for before, one, other in zip(first, parts_of(batches), parts_of(kernel), strict=True):
         assert np.linalg.norm(one - other) < 0.1 * np.linalg.norm(one - before)
+
+
+@needs_kernels
+@pytest.mark.parametrize("given", [*SCORES, *({"options": IPS(), "loss": loss} for loss in LOSSES)], ids=repr)
+def test_a_kernel_adds_up_the_gradient_of_a_batch(log: Interactions, given: dict[str, Any]) -> None:
+    """What LightGCN carries back: rows are shared, and every triple counts as it stands."""
+    from counterpop.training.device.fused import scores
+
+    triples = torch.from_numpy(triples_of(log, 90)).long()
+    batch, kernel = tables_for(log, "cpu", **given), tables_for(log, KERNELS_ON, **given)
+    found = batch.pulls(*batch.vectors(), triples)
+    u, i, j = triples
+    users, items = (torch.zeros_like(table) for table in batch.vectors())
+    users.index_add_(0, u, found.user)
+    items.index_add_(0, i, found.item).index_add_(0, j, found.negative)
+    added = [torch.zeros_like(table) for table in kernel.vectors()]
+    mean = scores.add_gradient(
+        *kernel.vectors(), triples.to(KERNELS_ON), kernel._settings, kernel._weights, kernel._ledger, *added
+    )
+    assert float(mean) == pytest.approx(float(found.loss.mean()), abs=1e-5)
+    for one, other in zip((users, items), added, strict=True):
+        np.testing.assert_allclose(one, other.cpu(), atol=1e-5, rtol=1e-5)
+    for one, other in zip(parts_of(batch), parts_of(kernel), strict=True):  # of these, the ledger moved
+        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
 @needs_gpu

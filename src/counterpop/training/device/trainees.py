@@ -265,15 +265,29 @@ class DeviceEncoder(_Trainee):
             total.backward()
             self._optimiser.step()
             return
-        u, i, j = triples
         with torch.no_grad():
-            found = self.pulls(users, items, triples)
-            at_users = torch.zeros_like(users).index_add_(0, u, found.user)
-            at_items = torch.zeros_like(items).index_add_(0, i, found.item).index_add_(0, j, found.negative)
-            self._loss += found.loss.sum()
+            at_users, at_items = torch.zeros_like(users), torch.zeros_like(items)
+            self._loss += triples.shape[1] * self.add_gradient(users, items, triples, at_users, at_items)
         pairs = [pair for pair in ((users, at_users), (items, at_items)) if pair[0].requires_grad]
         torch.autograd.backward([found for found, _ in pairs], [gradient for _, gradient in pairs])
         self._optimiser.step()
+
+    def add_gradient(
+        self, users: Tensor, items: Tensor, triples: Tensor, at_users: Tensor, at_items: Tensor
+    ) -> Tensor:
+        """Adds the loss's gradient at these vectors to the last two; records it; returns the mean loss."""
+        plain = all(rows.dtype == torch.float32 and rows.is_contiguous() for rows in (users, items))
+        if self._device.type == "cuda" and plain:
+            from counterpop.training.device.fused import scores
+
+            return scores.add_gradient(
+                users, items, triples, self._settings, self._weights, self._ledger, at_users, at_items
+            )
+        u, i, j = triples
+        found = self.pulls(users, items, triples)
+        at_users.index_add_(0, u, found.user)
+        at_items.index_add_(0, i, found.item).index_add_(0, j, found.negative)
+        return found.loss.mean()
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         self._module.eval()

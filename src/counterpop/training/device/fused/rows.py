@@ -35,6 +35,7 @@ def launch(
     *own: object,
     width: int,
     of: int | None = None,
+    all_at_once: bool = False,
     rows: int = 4,
     warps: int = 4,
     **constants: object,
@@ -43,11 +44,12 @@ def launch(
 
     `own` and `constants` are what this kernel alone takes. A program holds `rows` triples at a time, and
     `width` numbers of a row together. `of` is how many triples the whole epoch has, where these are a part.
+    `all_at_once` where no step waits for another.
     """
     n, every = triples.shape[1], settings.ledger_every
     loss = torch.zeros(1, device=users.device)
     whole = of or n
-    programs = max(1, whole // settings.steps(whole) // rows)
+    programs = -(-n // rows) if all_at_once else max(1, whole // settings.steps(whole) // rows)
     kernel[(programs,)](
         users, items, *triples.int(), n, float(lr), float(settings.reg), every, loss, *own,
         D=users.shape[1], WIDTH=triton.next_power_of_2(width), ROWS=rows, num_warps=warps, **constants,

@@ -21,16 +21,45 @@ def step_epoch(
     ledger: DeviceLedger | None,
 ) -> Tensor:
     """Steps along all triples; returns the mean recorded loss. `weights` (I,) are those of seen items."""
-    loss = launch(
-        _step, users, items, triples, lr, settings,
-        users if weights is None else weights,
-        ledger.items if ledger else users, ledger.users if ledger else users,
-        width=users.shape[1], BCE=settings.loss == "bce", NORMALISED=settings.normalises,
-        WEIGHTED=weights is not None, LEDGER=ledger is not None,
-    )  # fmt: skip
     if ledger:
         ledger.count(triples.shape[1])
-    return loss
+    return _launch(users, items, triples, lr, settings, weights, ledger, users, items)
+
+
+def add_gradient(
+    users: Tensor,
+    items: Tensor,
+    triples: Tensor,
+    settings: Settings,
+    weights: Tensor | None,
+    ledger: DeviceLedger | None,
+    at_users: Tensor,
+    at_items: Tensor,
+) -> Tensor:
+    """Adds the gradient of all triples' losses to the last two tables; returns the mean recorded loss."""
+    back = -1.0  # the gradient is a step of length 1, backwards
+    return _launch(users, items, triples, back, settings, weights, ledger, at_users, at_items, True)
+
+
+def _launch(
+    users: Tensor,
+    items: Tensor,
+    triples: Tensor,
+    lr: float,
+    settings: Settings,
+    weights: Tensor | None,
+    ledger: DeviceLedger | None,
+    to_users: Tensor,
+    to_items: Tensor,
+    all_at_once: bool = False,
+) -> Tensor:
+    return launch(
+        _step, users, items, triples, lr, settings, to_users, to_items,
+        users if weights is None else weights,
+        ledger.items if ledger else users, ledger.users if ledger else users,
+        width=users.shape[1], all_at_once=all_at_once, BCE=settings.loss == "bce",
+        NORMALISED=settings.normalises, WEIGHTED=weights is not None, LEDGER=ledger is not None,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -53,6 +82,7 @@ def losses_of(s_i, s_j, weight, BCE: tl.constexpr):
 @triton.jit
 def _step(
     P, Q, users, items, negatives, n, lr, reg, every, loss,
+    to_users, to_items,  # (U, D), (I, D) what the steps are added to: P and Q themselves in training MF
     weights, item_ledger, user_ledger,  # (I,), (I, 4, D), (U, 4, D); not looked at where there are none
     D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, BCE: tl.constexpr,
     NORMALISED: tl.constexpr, WEIGHTED: tl.constexpr, LEDGER: tl.constexpr,
@@ -84,9 +114,9 @@ def _step(
             back = keep - lr * (g_i * s_i - g_j * s_j) * scale * scale
         step_i = (lr * g_i * scale)[:, None]
         step_j = (lr * g_j * scale)[:, None]
-        add_row(P, at_u, back[:, None] * p + step_i * a - step_j * b, inside)
-        add_row(Q, at_i, keep[:, None] * a + step_i * p, inside)
-        add_row(Q, at_j, keep[:, None] * b - step_j * p, inside)
+        add_row(to_users, at_u, back[:, None] * p + step_i * a - step_j * b, inside)
+        add_row(to_items, at_i, keep[:, None] * a + step_i * p, inside)
+        add_row(to_items, at_j, keep[:, None] * b - step_j * p, inside)
         if any_taken(first, ROWS, every):
             taken = here & (m % every == 0)
             add_losses(loss, losses_of(s_i, s_j, weight, BCE), taken)
