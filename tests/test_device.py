@@ -119,13 +119,15 @@ def test_mf_steps_on_a_gpu_as_on_the_cpu(log: Interactions, given: dict[str, Any
 @pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
 def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any], dim: int) -> None:
     """Where no two triples share a row, all that training moves agrees to 1e-5."""
-    triples = torch.from_numpy(triples_of(log, 7, apart=True)).long()  # after 8 a copy of MACR has moved
+    macr = isinstance(given.get("options"), MACR)
+    number, lr = (1, 0.5) if macr else (7, LR)  # MACR's second triple would meet a copy that has moved
+    triples = torch.from_numpy(triples_of(log, number, apart=True)).long()
     batch, kernel = tables_for(log, "cpu", dim=dim, **given), tables_for(log, KERNELS_ON, dim=dim, **given)
     if isinstance(batch._settings.options, CausE):  # every other one treated
         triples[1:, ::2] += log.n_items
     first = parts_of(batch)
-    losses = batch.step(triples, LR)
-    mean = float(kernel.run_fused(triples.to(KERNELS_ON), LR))
+    losses = batch.step(triples, lr)
+    mean = float(kernel.run_fused(triples.to(KERNELS_ON), lr))
     assert mean == pytest.approx(float(losses.mean()), abs=1e-5)
     for before, one, other in zip(first, parts_of(batch), parts_of(kernel), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)

@@ -20,6 +20,8 @@ from counterpop.training.device.losses import DCOR_ROWS, distance_correlation
 from counterpop.training.methods import DICE
 from counterpop.training.settings import Settings
 
+CORRELATIONS = 8  # of an epoch, at most, as in `training.objectives`
+
 
 def step_epoch(
     users: Tensor,
@@ -38,7 +40,7 @@ def step_epoch(
     """
     half, losses = users.shape[1] // 2, []
     dcor = options.discrepancy == "dcor" and options.penalty > 0
-    for part in parts_of(triples) if dcor else [triples]:
+    for part in parts_of(triples, CORRELATIONS) if dcor else [triples]:
         apart = _correlation_slopes(users, items, part) if dcor else []
         loss = launch(
             _step, users, items, part, lr, settings, counts, weight, options.penalty / half,

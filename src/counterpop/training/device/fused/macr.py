@@ -24,8 +24,8 @@ from counterpop.training.device.losses import OWN_RATE
 from counterpop.training.methods import MACR
 from counterpop.training.settings import Settings
 
-ROWS = 8  # triples that move a copy together
-MOST_RATE = 1 / 16  # of the learning rate, for a copy
+MEETINGS = 2  # of an epoch, where copies are averaged
+MOST_RATE = 1 / 2  # of the learning rate, for a copy
 
 
 def step_epoch(
@@ -43,12 +43,12 @@ def step_epoch(
     triples would have to move faster than MOST_RATE.
     """
     losses = []
-    for part in parts_of(triples):
+    for part in parts_of(triples, MEETINGS):
         before = branches.clone()
         loss = launch(
             _step, users, items, part, lr, settings, before, branches.zero_(), OWN_RATE, MOST_RATE,
             float(options.item_weight), float(options.user_weight),
-            of=triples.shape[1], width=users.shape[1], rows=ROWS, warps=ROWS,
+            of=triples.shape[1], width=users.shape[1], rows=1, warps=1,  # which no other warp waits for
         )  # fmt: skip
         losses.append(loss)
     return torch.stack(losses).mean()

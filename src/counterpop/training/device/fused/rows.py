@@ -16,13 +16,12 @@ from torch import Tensor
 
 from counterpop.training.settings import Settings
 
-PARTS = 8  # an epoch stops so often, at most, where something belongs to no program: `training.objectives`
 LEAST = 128  # triples of a part
 
 
-def parts_of(triples: Tensor) -> tuple[Tensor, ...]:
-    """An epoch's triples (3, n), cut into parts."""
-    return triples.chunk(max(1, min(PARTS, triples.shape[1] // LEAST)), dim=1)
+def parts_of(triples: Tensor, most: int) -> tuple[Tensor, ...]:
+    """An epoch's triples (3, n), cut into parts: it stops where something belongs to no program."""
+    return triples.chunk(max(1, min(most, triples.shape[1] // LEAST)), dim=1)
 
 
 def launch(
