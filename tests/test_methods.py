@@ -282,7 +282,7 @@ def test_every_method_trains_with_torch(world: World, name: str, backbone: str, 
     split = split_intervened(world.log)
     run = train(
         split, method=name, backbone=backbone, engine="torch", device=device, dim=8, epochs=2, check_every=2,
-        batch=512, ledger_every=1,
+        batch=512, ledger_every=1, lr=0.05, initial_scale=0.3,
     )  # fmt: skip
     assert run.history[-1]["loss"] < run.history[0]["loss"]
     tune(run, split)

@@ -47,6 +47,7 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 )
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this one. [default: both, mf first]")
 @click.option("--device", type=click.Choice(get_args(Device)), default="cpu", show_default=True)
+@click.option("--mf-on-cpu", is_flag=True, help="MF on the CPU, whatever --device says of LightGCN.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds.")
 @click.option(
     "--baseline-seeds", type=click.IntRange(min=1), help="How many for other methods. [default: as --seeds]"
@@ -59,7 +60,7 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @shell
 def command(
     items: tuple[str, ...], data: str, out: str, quick: bool, wide: bool, backbone: str | None, device: str,
-    seeds: int, baseline_seeds: int | None, seed: int, quiet: bool,
+    mf_on_cpu: bool, seeds: int, baseline_seeds: int | None, seed: int, quiet: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Make the paper's tables and figures anew, beside the published numbers.
 
@@ -83,7 +84,7 @@ def command(
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
     for backbones in stages:
-        plan = Plan(quick, wide, seeds, baseline_seeds, seed, device, backbones)
+        plan = Plan(quick, wide, seeds, baseline_seeds, seed, device, mf_on_cpu, backbones)
         watch = (lambda label: nullcontext(None)) if quiet else _watch
         bench = Bench(Path(data), folder / "runs", plan, watch=watch)
         for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):

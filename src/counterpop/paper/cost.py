@@ -20,7 +20,7 @@ def make_table4(bench: Bench) -> Item:
     """Seconds of an epoch and their ratio to plain training, beside the published ones."""
     rows: list[dict[str, Any]] = []
     missing: dict[str, list[str]] = {}
-    machines: set[str] = set()
+    machines: dict[str, None] = {}
     for backbone in BACKBONES:
         for n, dataset in enumerate(DATASETS):
             for method in METHODS:
@@ -36,9 +36,10 @@ def make_table4(bench: Bench) -> Item:
                     bench.plan.check(backbone, method)
                     timed = bench.timed(dataset, bench.plan.settings(backbone, method))
                     row["seconds"] = timed["seconds"]
-                    machines.add(
-                        f"{', '.join(timed['machine']['processors'])} ({timed['machine']['cores']} cores)"
-                    )
+                    on = timed["machine"]
+                    names = f"{', '.join(on['processors'])} ({on['cores']} cores)"
+                    device = timed["settings"]["device"]
+                    machines[f"{BACKBONE_TITLES[backbone]} with {device} on {names}"] = None
                 except cp.InputError as error:
                     title = f"{BACKBONE_TITLES[backbone]} {METHOD_TITLES[method]}, {TITLES[dataset]}"
                     missing.setdefault(str(error), []).append(title)
@@ -48,11 +49,11 @@ def make_table4(bench: Bench) -> Item:
         if row["seconds"] is not None and base:
             row["ratio"] = row["seconds"] / base
     table = Table(
-        f"Seconds of an epoch, device {bench.plan.device}, and on the paper's V100",
+        "Seconds of an epoch, and on the paper's V100",
         ("Backbone", "Data set", "Method", "Seconds", "times plain", "V100 seconds", "V100 times plain"),
         [[BACKBONE_TITLES[r["backbone"]], TITLES[r["dataset"]], METHOD_TITLES[r["method"]],
           *list(r.values())[3:]] for r in rows],
-        (f"Timed on {' and '.join(sorted(machines))}: the median of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
+        (f"Timed: {'; '.join(machines)}. The median of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
          f"{TIMED_EPOCHS['lightgcn'] - 1} of LightGCN after a first one, at the defaults, looks at "
          "validation not counted. Ratios of a few hundredths are noise where other programs share the "
          "machine.",),

@@ -65,6 +65,8 @@ class Plan:
     seed: int = 0
     """The first of them, which the search uses."""
     device: str = "cpu"
+    mf_on_cpu: bool = False
+    """MF on the CPU whatever the device."""
     backbones: tuple[str, ...] = BACKBONES
 
     def seeds_of(self, method: str = "gradient", **more: Any) -> range:
@@ -82,8 +84,9 @@ class Plan:
 
     def settings(self, backbone: str, method: str, **more: Any) -> dict[str, Any]:
         """Settings of a run: the backbone's defaults unless said otherwise."""
+        device = "cpu" if backbone == "mf" and self.mf_on_cpu else self.device
         return (
-            {"backbone": backbone, "method": method, "device": self.device, "seed": self.seed}
+            {"backbone": backbone, "method": method, "device": device, "seed": self.seed}
             | (QUICK[backbone] if self.quick else {})
             | more
         )

@@ -50,7 +50,7 @@ def write_item(item: Item, out: Path, plan: Plan, used: Mapping[str, float]) -> 
         old.unlink()
     about = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"), "plan": asdict(plan),
-        "code": code_version(), "machine": machine(), "runs": dict(used),
+        "code": code_version(), "machines": _machines(out, used), "runs": dict(used),
     }  # fmt: skip
     write_page(_json(item.rows), out / f"{item.name}.json")
     write_page(_json({"made": about, "item": item.to_json()}), out / "items" / f"{item.name}.json")
@@ -59,6 +59,12 @@ def write_item(item: Item, out: Path, plan: Plan, used: Mapping[str, float]) -> 
         _write_csv(table, out / f"{item.name}{f'-{n}' if n > 1 else ''}.csv")
     if item.figures:
         _draw(item, out / "figures")
+
+
+def _machines(out: Path, used: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Every machine that one of these runs was made on."""
+    made_on = [json.loads((out / "runs" / f"{key}.json").read_text())["machine"] for key in used]
+    return [one for n, one in enumerate(made_on) if one not in made_on[:n]] or [machine()]
 
 
 def _draw(item: Item, folder: Path) -> None:
@@ -135,13 +141,19 @@ def _write_csv(table: Table, path: Path) -> None:
 
 
 def _how_made(made: Mapping[str, Any]) -> str:
-    plan, on = made["plan"], made["machine"]
+    plan = made["plan"]
     seconds = sum(made["runs"].values())
     seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
+    if plan["baseline_seeds"] is not None:
+        seeds += f" ({plan['baseline_seeds']} of the other methods)"
+    places = " and ".join(
+        f"{', '.join(on['processors'])} ({on['cores']} cores, Python {on['python']}, NumPy {on['numpy']}, "
+        f"counterpop {on['counterpop']})"
+        for on in made["machines"]
+    )
     text = (
-        f"Made {made['written']} on {', '.join(on['processors'])}, {on['cores']} cores, counterpop "
-        f"{on['counterpop']} (code {made['code']}), Python {on['python']}; "
-        f"{seeds}, device {plan['device']}, {'wide' if plan['wide'] else 'narrow'} search; "
+        f"Made {made['written']} of runs on {places}; code {made['code']}; {seeds}, device {plan['device']}"
+        f"{' but cpu for MF' if plan['mf_on_cpu'] else ''}, {'wide' if plan['wide'] else 'narrow'} search; "
         f"{len(made['runs'])} results that took {seconds:,.0f} s to make."
     )
     return f"{SMOKE} {text}" if plan["quick"] and made["runs"] else text
