@@ -61,22 +61,22 @@ def step_triples(
         if m % every == 0:
             recorded += 1
             loss += loss_of(y_i, y_j, z_u, z_i, z_j, item_weight, user_weight)
-        moves = m % branch_every == 0
-        if moves:
-            c_u, c_i, c_j = branch_lr * at_u, branch_lr * at_i, branch_lr * at_j
-            new_user, new_item = w_user.copy(), w_item.copy()
-            for d in range(dim):
-                new_user[d] += c_u * P[d]
-                new_item[d] += c_i * A[d] + c_j * B[d]
+        c_u, c_i, c_j = branch_lr * at_u, branch_lr * at_i, branch_lr * at_j
         g, h, at_u, at_i, at_j = lr * g, lr * h, lr * at_u, lr * at_i, lr * at_j
-        for d in range(dim):
-            p, a, b, v = P[d], A[d], B[d], w_item[d]
-            P[d] = keep * p + g * a + h * b + at_u * w_user[d]
-            A[d] = keep * a + g * p + at_i * v
-            B[d] = keep * b + h * p + at_j * v
-        if moves:
-            w_user[:] = new_user
-            w_item[:] = new_item
+        if m % branch_every == 0:  # the two loops differ by the shared vectors
+            for d in range(dim):
+                p, a, b, w, v = P[d], A[d], B[d], w_user[d], w_item[d]
+                P[d] = keep * p + g * a + h * b + at_u * w
+                A[d] = keep * a + g * p + at_i * v
+                B[d] = keep * b + h * p + at_j * v
+                w_user[d] = w + c_u * p
+                w_item[d] = v + c_i * a + c_j * b
+        else:
+            for d in range(dim):
+                p, a, b, v = P[d], A[d], B[d], w_item[d]
+                P[d] = keep * p + g * a + h * b + at_u * w_user[d]
+                A[d] = keep * a + g * p + at_i * v
+                B[d] = keep * b + h * p + at_j * v
     return loss, recorded
 
 

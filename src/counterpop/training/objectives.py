@@ -202,7 +202,7 @@ class DICEObjective(Objective):
 class MACRObjective(Objective):
     """Two vectors that belong to no row: each thread moves its own copy, and the copies are averaged."""
 
-    synchronisations = SYNCHRONISATIONS
+    synchronisations = 2
 
     def __init__(self, train: Interactions, settings: Settings, threads: int) -> None:
         super().__init__(train, settings, threads)
