@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from run_cells import load_split
 
 import counterpop as cp
 from counterpop import tuning
@@ -41,15 +42,6 @@ MAKE = {
     "strengths": make_strengths,
 }  # fmt: skip
 ROWS = 2048  # users whose scores are on the device at a time
-
-
-def load(path: Path) -> cp.Split:
-    """A data set as the paper splits it, read without polars."""
-    with np.load(path, allow_pickle=False) as archive:
-        user, item, part = archive["user"], archive["item"], archive["split"]
-    order = np.lexsort((item, user))
-    ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
-    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
 
 
 def tools_on(device: str) -> Tools:
@@ -119,7 +111,7 @@ def tools_on(device: str) -> Tools:
         strengths = adjustment.item_strength, adjustment.user_strength
         return Evaluation(k, "test", *strengths, plain, adjusted, compare(adjusted, plain))
 
-    return Tools(load, tune, evaluate, search)
+    return Tools(load_split, tune, evaluate, search)
 
 
 def main() -> None:
@@ -138,6 +130,8 @@ def main() -> None:
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
+    if given.methods != METHODS and given.items != ["cells"]:
+        parser.error("--methods is for cells alone")
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
     plan = Plan(

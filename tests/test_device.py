@@ -151,11 +151,15 @@ def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[s
 
 
 @needs_kernels
+@pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("given", [*SCORES, *({"options": IPS(), "loss": loss} for loss in LOSSES)], ids=repr)
-def test_a_kernel_adds_up_the_gradient_of_a_batch(log: Interactions, given: dict[str, Any]) -> None:
+def test_a_kernel_adds_up_the_gradient_of_a_batch(
+    log: Interactions, given: dict[str, Any], every: int
+) -> None:
     """What LightGCN carries back: rows are shared, and every triple counts as it stands."""
     from counterpop.training.device.fused import scores
 
+    given = given | {"ledger_every": every}
     triples = torch.from_numpy(triples_of(log, 90)).long()
     batch, kernel = tables_for(log, "cpu", **given), tables_for(log, KERNELS_ON, **given)
     found = batch.pulls(*batch.vectors(), triples)
@@ -167,7 +171,7 @@ def test_a_kernel_adds_up_the_gradient_of_a_batch(log: Interactions, given: dict
     mean = scores.add_gradient(
         *kernel.vectors(), triples.to(KERNELS_ON), kernel._settings, kernel._weights, kernel._ledger, *added
     )
-    assert float(mean) == pytest.approx(float(found.loss.mean()), abs=1e-5)
+    assert float(mean) == pytest.approx(float(found.loss[::every].mean()), abs=1e-5)
     for one, other in zip((users, items), added, strict=True):
         np.testing.assert_allclose(one, other.cpu(), atol=1e-5, rtol=1e-5)
     for one, other in zip(parts_of(batch), parts_of(kernel), strict=True):  # of these, the ledger moved

@@ -219,6 +219,37 @@ def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch)
     assert {one["lr"] for one in wide} == {0.02, 0.005}
 
 
+def test_seeds_and_devices_are_those_that_were_asked_for() -> None:
+    fewer = Plan(seeds=3, baseline_seeds=1, seed=5, device="cuda", mf_on_cpu=True)
+    assert list(fewer.seeds_of("gradient")) == [5, 6, 7]
+    assert list(fewer.seeds_of("dice")) == [5] == list(fewer.seeds_of("gradient", normalised=False))
+    assert list(Plan(seeds=2).seeds_of("dice")) == [0, 1]
+    devices = [fewer.settings(backbone, "plain")["device"] for backbone in ("mf", "lightgcn")]
+    assert devices == ["cpu", "cuda"]
+
+
+def test_ips_takes_the_loss_that_plain_training_is_better_with(out: Path) -> None:
+    rows = json.loads((out / "table3.json").read_text())
+    chosen = {(row["dataset"], row["method"]): row["chosen"] for row in rows}
+    for dataset in {dataset for dataset, _ in chosen}:
+        ips, plain = chosen[dataset, "ips"], chosen[dataset, "plain"]
+        assert [one["settings"]["loss"] for one in ips["searched"]] == [plain["settings"]["loss"]]
+        recalls = {one["settings"]["loss"]: one["recall"] for one in plain["searched"]}
+        assert plain["settings"]["loss"] == max(recalls, key=lambda loss: recalls[loss])
+
+
+def test_what_another_version_wrote_is_written_anew(out: Path, tmp_path: Path) -> None:
+    (tmp_path / "items").mkdir()
+    content = json.loads((out / "items" / "table1.json").read_text())
+    item = read_item(content["item"])
+    path = tmp_path / "items" / "table1.json"
+    path.write_text(json.dumps(content))
+    assert writing.is_written(item, tmp_path, {})
+    del content["made"]["plan"]["mf_on_cpu"]
+    path.write_text(json.dumps(content))
+    assert not writing.is_written(item, tmp_path, {}) and writing.read_items(tmp_path, ["table1"]) == []
+
+
 def test_a_wide_search_tries_what_a_method_alone_can_set(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class IPS:

@@ -34,6 +34,8 @@ def number(name: str, text: str) -> Decorator:
     """An option with a setting's number; where it depends on the backbone, both defaults are told."""
     value, other = getattr(DEFAULT, name), getattr(LIGHTGCN, name)
     default = f"{value:g}" if value == other else f"{value:g}; lightgcn {other:g}"
+    if any(name in wanted for wanted in options.BY_METHOD.values()):
+        default += "; baselines have their own"
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import counterpop as cp
 from counterpop.paper import published
-from counterpop.paper.cells import Cell, reasons, run_cell
+from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
 from counterpop.paper.datasets import TITLES
 from counterpop.paper.plan import BACKBONE_TITLES, BACKBONES, LOSSES, METHOD_TITLES, METHODS
 from counterpop.paper.published import DATASETS, METRICS
@@ -35,7 +35,7 @@ def make_table3(bench: Bench) -> Item:
         "table3", "Table III: accuracy",
         "Recall, hit rate and NDCG at 20 on test, the published figure beside ours. Settings, epochs and "
         "strengths are chosen on validation.",
-        (*tables, _searched(cells)), tuple(_bars(backbone, cells) for backbone in BACKBONES),
+        (*tables, searched_table(cells)), tuple(_bars(backbone, cells) for backbone in BACKBONES),
         tuple(_claims(cells)), tuple(rows), reasons(cells),
     )  # fmt: skip
 
@@ -51,34 +51,6 @@ def _table(backbone: str, cells: list[Cell]) -> Table:
         "In brackets 95 % intervals: over seeds where there are several, else over the users of the one run."
     )
     return Table(BACKBONE_TITLES[backbone], ("Data set", "Method", *columns), rows, (note,))
-
-
-def _searched(cells: list[Cell]) -> Table:
-    rows = []
-    for cell in cells:
-        chosen = cell.chosen()
-        for one in cell.searched:
-            values = ", ".join(f"{key} {value}" for key, value in one["settings"].items())
-            taken = one.get("chosen", False)
-            rows.append([
-                cell.title, values, one.get("recall", one.get("missing")), "chosen" if taken else "",
-                ", ".join(map(str, chosen["epochs"])) if taken else "",
-                ", ".join(f"{a:g} / {b:g}" for a, b in chosen["strengths"]) if taken else "",
-                ("yes" if chosen["refit"] else "no") if taken else "",
-            ])  # fmt: skip
-    columns = (
-        "Cell",
-        "Settings tried",
-        "Recall on validation",
-        "",
-        "Epochs by seed",
-        "Strengths item / user",
-        "Refit",
-    )
-    return Table(
-        "What was searched and chosen", columns, rows,
-        ("The search uses the first seed. Epochs and strengths are chosen on validation in every run.",),
-    )  # fmt: skip
 
 
 def _bars(backbone: str, cells: list[Cell]) -> Figure:

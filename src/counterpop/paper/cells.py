@@ -9,7 +9,7 @@ import counterpop as cp
 from counterpop.paper.datasets import TITLES
 from counterpop.paper.plan import BACKBONE_TITLES, LOSS_OF_PLAIN, METHOD_TITLES
 from counterpop.paper.published import METRICS
-from counterpop.paper.results import summarise
+from counterpop.paper.results import Table, summarise
 from counterpop.paper.runs import Bench, Record
 
 
@@ -79,6 +79,31 @@ def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any
     except cp.InputError as error:
         return Cell(dataset, backbone, method, missing=str(error))
     return Cell(dataset, backbone, method, tested, validated, tuple(choice.searched))
+
+
+def searched_table(cells: list[Cell]) -> Table:
+    """Every setting that was tried, and what validation chose."""
+    rows = []
+    for cell in cells:
+        chosen = cell.chosen()
+        for one in cell.searched:
+            values = ", ".join(f"{key} {value}" for key, value in one["settings"].items())
+            taken = one.get("chosen", False)
+            rows.append([
+                cell.title, values, one.get("recall", one.get("missing")), "chosen" if taken else "",
+                ", ".join(map(str, chosen["epochs"])) if taken else "",
+                ", ".join(f"{a:g} / {b:g}" for a, b in chosen["strengths"]) if taken else "",
+                ("yes" if chosen["refit"] else "no") if taken else "",
+            ])  # fmt: skip
+    columns = (
+        "Cell", "Settings tried", "Recall on validation", "", "Epochs by seed", "Strengths item / user",
+        "Refit",
+    )  # fmt: skip
+    return Table(
+        "What was searched and chosen", columns, rows,
+        ("The search uses the first seed. Epochs and strengths are chosen on validation in every run. What "
+         "is not named is the method's default.",),
+    )  # fmt: skip
 
 
 def reasons(cells: list[Cell]) -> tuple[str, ...]:

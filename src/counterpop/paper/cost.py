@@ -53,7 +53,7 @@ def make_table4(bench: Bench) -> Item:
         ("Backbone", "Data set", "Method", "Seconds", "times plain", "V100 seconds", "V100 times plain"),
         [[BACKBONE_TITLES[r["backbone"]], TITLES[r["dataset"]], METHOD_TITLES[r["method"]],
           *list(r.values())[3:]] for r in rows],
-        (f"Timed: {'; '.join(machines)}. The best of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
+        (f"Timed: {'; '.join(machines) or 'nothing'}. The best of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
          f"{TIMED_EPOCHS['lightgcn'] - 1} of LightGCN after a first one, at the defaults, looks at "
          "validation not counted. Ratios of a few hundredths are noise where other programs share the "
          "machine.",),

@@ -22,7 +22,7 @@ METHOD_TITLES = {
 BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 LOSSES = ("bpr", "bce")
-LIKE = ("lr", "reg", "initial_scale")
+LIKE = ("lr", "reg", "initial_scale")  # what one method may take over from another
 LOSS_OF_PLAIN = ("ips", "cause")  # take the loss that plain training is better with
 SEARCHED = ("loss", *LIKE, "options")  # what may differ between the settings that a cell is searched over
 WIDE = {"lr": (1.0, 0.25), "reg": (1.0, 0.1, 10.0)}  # times the default
@@ -83,7 +83,7 @@ class Plan:
             raise cp.InputError(f"{backbone} was left out by --backbone")
 
     def settings(self, backbone: str, method: str, **more: Any) -> dict[str, Any]:
-        """Settings of a run: the backbone's defaults unless said otherwise."""
+        """Settings of a run: the defaults of its backbone and method unless said otherwise."""
         device = "cpu" if backbone == "mf" and self.mf_on_cpu else self.device
         return (
             {"backbone": backbone, "method": method, "device": device, "seed": self.seed}

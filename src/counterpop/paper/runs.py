@@ -115,7 +115,7 @@ class Cache:
             "result": result,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")  # a crash leaves no half of a file under the name
+        part = path.with_suffix(f".{os.getpid()}.part")  # a crash leaves no half of a file under the name
         part.write_text(json.dumps(whole, default=_plain, indent=1) + "\n", encoding="utf-8")
         part.replace(path)
         return self._read(path)
@@ -283,17 +283,14 @@ class Bench:
         return self.cache.get(self._content("test", name, settings), make)
 
     def timed(self, name: str, settings: Mapping[str, Any]) -> Record:
-        """Seconds of an epoch, the median of a few after the first, and the machine that they are of."""
+        """Seconds of a few epochs after the first, and the machine that they are of."""
         number = TIMED_EPOCHS[settings["backbone"]]
         few = dict(settings) | {"epochs": number, "check_every": number}
 
         def make() -> Record:
             run = self._train(name, self.split(name).development, few, refit=False)
             seconds = [entry["seconds"] for entry in run.history[1:]]
-            return {
-                "seconds": _median(seconds), "epochs": seconds, "settings": run.settings,
-                "machine": machine(),
-            }  # fmt: skip
+            return {"epochs": seconds, "settings": run.settings, "machine": machine()}
 
         return self.cache.get(self._content("time", name, few), make)
 

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -34,10 +34,9 @@ SMOKE = "SMOKE RUN: a few users and epochs, to see that everything works. Its fi
 
 def is_written(item: Item, out: Path, used: Mapping[str, float]) -> bool:
     """Whether the folder holds this very item, made of the same runs."""
-    path = out / "items" / f"{item.name}.json"
-    if not path.is_file():
+    held = _held(out, item.name)
+    if held is None:
         return False
-    held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     same: bool = held["item"] == json.loads(_json(item.to_json()))
     return same and used.keys() <= held["made"]["runs"].keys()
 
@@ -82,11 +81,19 @@ def read_items(out: Path, order: Sequence[str]) -> list[tuple[Item, dict[str, An
     """Every item that a folder holds, with how it was made, in the given order."""
     found = []
     for name in order:
-        path = out / "items" / f"{name}.json"
-        if path.is_file():
-            content = json.loads(path.read_text(encoding="utf-8"))
+        if (content := _held(out, name)) is not None:
             found.append((read_item(content["item"]), content["made"]))
     return found
+
+
+def _held(out: Path, name: str) -> dict[str, Any] | None:
+    """What a folder holds of an item; nothing where another version wrote it otherwise."""
+    path = out / "items" / f"{name}.json"
+    if not path.is_file():
+        return None
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    known = {field.name for field in fields(Plan)}
+    return content if content["made"]["plan"].keys() == known and "machines" in content["made"] else None
 
 
 def write_overview(out: Path, order: Sequence[str]) -> None:
@@ -145,15 +152,16 @@ def _how_made(made: Mapping[str, Any]) -> str:
     seconds = sum(made["runs"].values())
     seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
     if plan["baseline_seeds"] is not None:
-        seeds += f" ({plan['baseline_seeds']} of the other methods)"
+        seeds += f" ({plan['baseline_seeds']} of other methods than the paper's and of the ablation)"
     places = " and ".join(
         f"{', '.join(on['processors'])} ({on['cores']} cores, Python {on['python']}, NumPy {on['numpy']}, "
         f"counterpop {on['counterpop']})"
         for on in made["machines"]
     )
+    apart = " but cpu for MF" if plan["mf_on_cpu"] and plan["device"] != "cpu" else ""
     text = (
         f"Made {made['written']} of runs on {places}; code {made['code']}; {seeds}, device {plan['device']}"
-        f"{' but cpu for MF' if plan['mf_on_cpu'] else ''}, {'wide' if plan['wide'] else 'narrow'} search; "
+        f"{apart}, {'wide' if plan['wide'] else 'narrow'} search; "
         f"{len(made['runs'])} results that took {seconds:,.0f} s to make."
     )
     return f"{SMOKE} {text}" if plan["quick"] and made["runs"] else text

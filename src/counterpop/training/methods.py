@@ -49,8 +49,8 @@ class IPS(_Options):
     name: ClassVar[str] = "ips"
     power: float = 0.25
     """Below 1 the weights are smoothed; 0 is plain training. At 1 popular items are hardly trained at all.
-    Validation recall of MF at 1, .5, .25 and 0: Adressa .127, .145, .184, .207; ML-10M, all but the first,
-    .143, .147, .155 (experiments/baselines.md)."""
+    Validation recall of MF at .5, .25 and 0: Adressa .142, .184, .207; ML-10M .141, .147, .155
+    (experiments/baselines.md)."""
     clip: float = 0.5
     """The quantile of the weights at which they are capped: 0.5 is their median, 1 caps nothing."""
     normalised: bool = True
@@ -109,7 +109,8 @@ class DICE(_Options):
     weight: float = 0.1
     margin: float = 40.0
     pool: float = 40.0
-    """Items that a side must have to be drawn from; where both have fewer, any negative is drawn."""
+    """Items that a side must have to be drawn from; where both have fewer, any negative is drawn. Where a
+    user has touched all of a side, the CPU leaves the triple out, and torch draws any negative."""
     decay: float = 0.9
     discrepancy: Discrepancy = "l1"
     penalty: float = 0.01
@@ -139,8 +140,8 @@ class MACR(_Options):
 
     name: ClassVar[str] = "macr"
     item_weight: float = 0.3
-    """The paper has 1e-3 for both. MF's steps want more (experiments/baselines.md); LightGCN, where no
-    options are given, takes 1e-2 and 1e-3, as the paper does."""
+    """The paper has 1e-3 for both, LightGCN 1e-2 of items. Our steps want more (experiments/baselines.md);
+    LightGCN, where no options are given, takes .1 for both."""
     user_weight: float = 0.3
 
 

@@ -24,7 +24,8 @@ from counterpop.training.settings import METHOD_STREAM, Settings
 
 Found = tuple[float, int]  # the sum of the recorded losses, and their number
 
-SYNCHRONISATIONS = 8  # an epoch of MF stops so often, at least, where something belongs to no thread
+CORRELATIONS = 8  # an epoch of MF stops so often, at least, for DICE's dcor,
+MEETINGS = 2  # and so often for the threads' copies of what MACR shares
 DCOR_ROWS = 128  # users, and as many items, that a distance correlation is taken of
 BRANCH_EVERY = 16  # one triple in so many moves the two vectors that MACR shares: they see millions
 BRANCH_RATE = 1 / 16  # of the learning rate, for the same reason
@@ -143,7 +144,7 @@ class DICEObjective(Objective):
         self._weight = np.float32(self._options.weight)
         self._kind = {"l1": dice.L1, "l2": dice.L2, "dcor": dice.NONE}[self._options.discrepancy]
         self._dcor = self._options.discrepancy == "dcor" and self._options.penalty > 0
-        self.synchronisations = SYNCHRONISATIONS if self._dcor else 1
+        self.synchronisations = CORRELATIONS if self._dcor else 1
         self._generator = np.random.default_rng([settings.seed, METHOD_STREAM])
         self._known = [np.flatnonzero(counts) for counts in (train.user_counts, train.item_counts)]
 
@@ -202,7 +203,7 @@ class DICEObjective(Objective):
 class MACRObjective(Objective):
     """Two vectors that belong to no row: each thread moves its own copy, and the copies are averaged."""
 
-    synchronisations = 2
+    synchronisations = MEETINGS
 
     def __init__(self, train: Interactions, settings: Settings, threads: int) -> None:
         super().__init__(train, settings, threads)

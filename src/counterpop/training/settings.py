@@ -31,8 +31,8 @@ BY_BACKBONE: dict[Backbone, dict[str, float]] = {
 }
 INITIAL_SCALE = 0.1
 
-# And what a method wants otherwise; chosen on validation, see experiments/baselines.md. Users that are not
-# normalised want a start near 0: with little L2, what a rare item began with would stay in its scores.
+# And what a method wants otherwise; chosen on validation, see experiments/baselines.md. With little L2, what
+# a rare item began with stays in its scores: then it had better begin near 0. MF's MACR does not care.
 SMALL = {"initial_scale": 0.01}
 BY_METHOD: dict[tuple[str, str], dict[str, float]] = {
     ("mf", "plain"): {"lr": 0.05, "reg": 1e-5} | SMALL,

@@ -55,7 +55,7 @@ class MethodLoss(torch.nn.Module):
     def _rows(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The vectors of users, seen items and negatives, and their L2."""
         u, i, j = triples
-        # whose backward adds up without sorting, as that of an index does
+        # index_select adds up in its backward; users[u] would sort first
         P, A, B = (rows.index_select(0, at) for rows, at in ((users, u), (items, i), (items, j)))
         return P, A, B, 0.5 * self._reg * (P.square().sum() + A.square().sum() + B.square().sum())
 
@@ -94,7 +94,8 @@ class DICELoss(MethodLoss):
         assert isinstance(settings.options, DICE)
         self._options = settings.options
         self.register_buffer("_counts", torch.from_numpy(train.item_counts))
-        self.register_buffer("_weight", torch.tensor(self._options.weight))  # a buffer: see DeviceEncoder
+        weight = torch.tensor(float(self._options.weight))
+        self.register_buffer("_weight", weight)  # a buffer: see DeviceEncoder
 
     def sampling(self, epoch: int) -> dict[str, float]:
         shrunk = self._options.decay**epoch

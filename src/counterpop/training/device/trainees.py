@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ class DeviceTables(_Trainee):
 
     def run(self, triples: Tensor, lr: float) -> Tensor:
         """Goes along these triples (3, n); returns their mean loss."""
-        fused = self.run_fused(triples, lr) if self._device.type == "cuda" else None
+        fused = self.run_fused(triples, lr) if has_kernels(self._device) else None
         if fused is not None:
             return fused
         n = triples.shape[1]
@@ -275,9 +276,12 @@ class DeviceEncoder(_Trainee):
     def add_gradient(
         self, users: Tensor, items: Tensor, triples: Tensor, at_users: Tensor, at_items: Tensor
     ) -> Tensor:
-        """Adds the loss's gradient at these vectors to the last two; records it; returns the mean loss."""
+        """Adds the loss's gradient at these vectors to the last two and records it.
+
+        Returns the mean loss; on a GPU that of one triple in `ledger_every`.
+        """
         plain = all(rows.dtype == torch.float32 and rows.is_contiguous() for rows in (users, items))
-        if self._device.type == "cuda" and plain:
+        if plain and has_kernels(self._device):
             from counterpop.training.device.fused import scores
 
             return scores.add_gradient(
@@ -294,6 +298,11 @@ class DeviceEncoder(_Trainee):
         with torch.no_grad():
             found: tuple[Tensor, Tensor] = self._module()
             return found
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether `fused` can run: on a GPU, where Triton is there (torch for Windows comes without it)."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 def check_output(found: object, train: Interactions) -> int:

@@ -1,1 +1,1 @@
-"""Whole epochs of matrix factorisation in one kernel on a GPU: Triton, which comes with torch for GPUs."""
+"""Many triples in one kernel on a GPU: Triton, which comes with torch for GPUs on Linux."""
