@@ -13,6 +13,7 @@ import pytest
 import counterpop as cp
 from browsing import axe, launched
 from counterpop.paper.plan import Plan
+from counterpop.paper.runs import Cache
 from counterpop.paper.writing import write_item, write_overview
 from counterpop.reporting import figures, write_audit, write_debiasing, write_report
 from counterpop.reporting.tables import format_figure
@@ -55,7 +56,7 @@ def pages(reports: list, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     write_report([replace(reports[0], name=f"run {n}") for n in range(MANY)], folder / "many.html")
     write_audit(some_audits(reports[0]), folder / "audit.html")
     write_debiasing(some_debiasing(), folder / "debias.html")
-    write_item(some_item(), folder, Plan(), {})
+    write_item(some_item(), folder, Plan(), Cache(folder))
     write_overview(folder, ["table3"])
     (folder / "index.html").rename(folder / "paper.html")
     return {name: folder / f"{name}.html" for name in ("report", "many", "audit", "debias", "paper")}

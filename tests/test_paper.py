@@ -23,7 +23,7 @@ from counterpop.paper.datasets import HOW_TO_GET, TITLES, find_datasets, load_da
 from counterpop.paper.making import ITEMS, make_items
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import Claim, Figure, Item, Table, compare_pairs, read_item, summarise
-from counterpop.paper.runs import Bench
+from counterpop.paper.runs import Bench, Cache
 from counterpop.paper.statistics import make_table1, make_table2
 from counterpop.reporting.tables import GROUP_NAMES
 from paper_worlds import write_datasets
@@ -421,7 +421,7 @@ def test_text_from_outside_is_escaped_on_the_page(tmp_path: Path) -> None:
         (Figure("<em>", "lines", "x", "y", [{"name": "n", "x": [1], "y": [2]}]),),
         (Claim("<a>", "confirmed", "<p>"),), missing=("<s>",),
     )  # fmt: skip
-    writing.write_item(item, tmp_path, Plan(), {})
+    writing.write_item(item, tmp_path, Plan(), Cache(tmp_path))
     writing.write_overview(tmp_path, list(ITEMS))
     page = (tmp_path / "index.html").read_text()
     for tag in ("<b>title", "<i>", '<script>"', "<u>", "<em>", "<a>", "<s>"):
@@ -434,7 +434,7 @@ def test_without_matplotlib_the_rest_is_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     figure = Figure("f", "lines", "x", "y", [{"name": "n", "x": [1], "y": [2]}])
     with pytest.warns(cp.CounterpopWarning, match=r"counterpop\[paper\]"):
-        writing.write_item(Item("losses", "t", "l", figures=(figure,)), tmp_path, Plan(), {})
+        writing.write_item(Item("losses", "t", "l", figures=(figure,)), tmp_path, Plan(), Cache(tmp_path))
     assert (tmp_path / "losses.md").is_file()
     assert not list((tmp_path / "figures").iterdir())
 

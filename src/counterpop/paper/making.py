@@ -42,6 +42,6 @@ def make_items(
         before = bench.cache.made
         item = ITEMS[name](bench)
         if (bench.cache.made > before or not rest_follows) and not is_written(item, out, bench.cache.used):
-            write_item(item, out, bench.plan, bench.cache.used)
+            write_item(item, out, bench.plan, bench.cache)
             write_overview(out, list(ITEMS))
         yield item

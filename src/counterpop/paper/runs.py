@@ -96,7 +96,9 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, 0
         self.used: dict[str, float] = {}
-        """Every result that was asked for, with the seconds it took to make."""
+        """Every result that was asked for, with the seconds it took to make;"""
+        self.machines: dict[str, Record] = {}
+        """and with the machine that it was made on."""
 
     def get(self, content: Mapping[str, Any], make: Callable[[], Record]) -> Record:
         """The result that belongs to this content: from its file, or made now and written."""
@@ -124,6 +126,7 @@ class Cache:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             self.used[path.stem] = float(content["seconds"])
+            self.machines[path.stem] = dict(content["machine"])
             return dict(content["result"])
         except (ValueError, KeyError, TypeError) as error:
             raise cp.CounterpopError(f"{path} is damaged ({error}); delete it and it is made again") from None

@@ -16,7 +16,7 @@ from typing import Any
 import counterpop as cp
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import Claim, Item, Table, read_item
-from counterpop.paper.runs import code_version, machine
+from counterpop.paper.runs import Cache, code_version, machine
 from counterpop.reporting import write_page
 
 VERDICTS = ("confirmed", "stronger", "weaker", "not seen", "not tested")
@@ -41,15 +41,17 @@ def is_written(item: Item, out: Path, used: Mapping[str, float]) -> bool:
     return same and used.keys() <= held["made"]["runs"].keys()
 
 
-def write_item(item: Item, out: Path, plan: Plan, used: Mapping[str, float]) -> None:
+def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
     """Writes NAME.json, NAME.md, a CSV for each table, PNG and SVG of each figure, and items/NAME.json."""
     for folder in (out / "items", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
     for old in (*out.glob(f"{item.name}*.csv"), *(out / "figures").glob(f"{item.name}-*")):
         old.unlink()
+    made_on = [cache.machines[key] for key in cache.used] or [machine()]
+    machines = [one for n, one in enumerate(made_on) if one not in made_on[:n]]
     about = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"), "plan": asdict(plan),
-        "code": code_version(), "machines": _machines(out, used), "runs": dict(used),
+        "code": code_version(), "machines": machines, "runs": dict(cache.used),
     }  # fmt: skip
     write_page(_json(item.rows), out / f"{item.name}.json")
     write_page(_json({"made": about, "item": item.to_json()}), out / "items" / f"{item.name}.json")
@@ -58,12 +60,6 @@ def write_item(item: Item, out: Path, plan: Plan, used: Mapping[str, float]) -> 
         _write_csv(table, out / f"{item.name}{f'-{n}' if n > 1 else ''}.csv")
     if item.figures:
         _draw(item, out / "figures")
-
-
-def _machines(out: Path, used: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Every machine that one of these runs was made on."""
-    made_on = [json.loads((out / "runs" / f"{key}.json").read_text())["machine"] for key in used]
-    return [one for n, one in enumerate(made_on) if one not in made_on[:n]] or [machine()]
 
 
 def _draw(item: Item, folder: Path) -> None:
