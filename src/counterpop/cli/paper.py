@@ -76,8 +76,8 @@ def command(
     are chosen on validation. Every run is kept in OUT/runs under its settings, data and code: after a crash
     the same command goes on where it stopped, and a second one trains nothing.
 
-    All parts with MF are planned for an hour on two cores. LightGCN takes 10 to 25 minutes a run on the CPU:
-    use --device cuda, leave it out with --backbone mf, or have patience (MF comes first).
+    All parts with MF take half an hour on two cores. LightGCN takes 10 to 25 minutes a run on the CPU: use
+    --device cuda, leave it out with --backbone mf, or have patience (MF comes first).
     """
     names = list(ITEMS) if "all" in items else list(dict.fromkeys(items))
     start, folder = time.perf_counter(), Path(out)
