@@ -84,6 +84,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("lr", "Learning rate.")
 @choice("schedule", options.Schedule, "How the learning rate falls.")
 @number("reg", "L2.")
+@number("initial_scale", "Standard deviation of the first values.")
 @number("negatives", "Negatives for each positive.")
 @number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
 @click.option(
