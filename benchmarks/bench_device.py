@@ -6,17 +6,14 @@ Needs torch, NumPy and SciPy alone.
 """
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
-from run_cells import load_split
-
 from counterpop.training.device.trainees import begin
 from counterpop.training.settings import Settings
+from paper_data import read_split
 
 ROUNDS = 12
 
@@ -54,7 +51,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     device = arguments.device
-    train = load_split(arguments.data).train
+    train = read_split(arguments.data).train
     speed = bandwidth(device)
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     print(f"{name}, torch {torch.__version__}, copies {speed / 1e12:.2f} TB/s; {len(train):,} pairs")

@@ -19,9 +19,14 @@ def data_folder() -> Path:
 
 
 def load_split(name: str) -> cp.Split:
-    """A data set as the paper splits it; needs no polars, which a machine with a GPU may lack."""
+    """A data set as the paper splits it."""
     warnings.simplefilter("ignore", cp.CounterpopWarning)
-    with np.load(data_folder() / f"{name}.npz", allow_pickle=False) as archive:
+    return read_split(data_folder() / f"{name}.npz")
+
+
+def read_split(path: Path) -> cp.Split:
+    """The split in one file; needs no polars, which a machine with a GPU may lack."""
+    with np.load(path, allow_pickle=False) as archive:
         user, item, part = archive["user"], archive["item"], archive["split"]
     order = np.lexsort((item, user))
     ids = np.arange(user.max() + 1), np.arange(item.max() + 1)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from run_cells import load_split
+from run_cells import read_split
 
 import counterpop as cp
 from counterpop import tuning
@@ -111,7 +111,7 @@ def tools_on(device: str) -> Tools:
         strengths = adjustment.item_strength, adjustment.user_strength
         return Evaluation(k, "test", *strengths, plain, adjusted, compare(adjusted, plain))
 
-    return Tools(load_split, tune, evaluate, search)
+    return Tools(read_split, tune, evaluate, search)
 
 
 def main() -> None:

@@ -9,26 +9,19 @@ torch, NumPy and SciPy alone.
 
 import argparse
 import json
+import sys
 import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import counterpop as cp
 from counterpop.directions import find_directions
 from counterpop.training.device.measuring import search_on_device
 from counterpop.tuning import Grid, choose_strengths
-
-
-def load_split(path: Path) -> cp.Split:
-    """A data set as the paper splits it."""
-    with np.load(path, allow_pickle=False) as archive:
-        user, item, part = archive["user"], archive["item"], archive["split"]
-    order = np.lexsort((item, user))
-    ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
-    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
+from paper_data import read_split
 
 
 def grid_of(
@@ -88,7 +81,7 @@ def main() -> None:
             break
         name = cell.pop("data")
         if name not in splits:
-            splits[name] = load_split(arguments.data / f"{name}.npz")
+            splits[name] = read_split(arguments.data / f"{name}.npz")
         try:
             found = run_cell(splits[name], cell, arguments.test)
         except cp.CounterpopError as error:

@@ -167,10 +167,9 @@ def test_a_kernel_adds_up_the_gradient_of_a_batch(
     users, items = (torch.zeros_like(table) for table in batch.vectors())
     users.index_add_(0, u, found.user)
     items.index_add_(0, i, found.item).index_add_(0, j, found.negative)
-    added = [torch.zeros_like(table) for table in kernel.vectors()]
-    mean = scores.add_gradient(
-        *kernel.vectors(), triples.to(KERNELS_ON), kernel._settings, kernel._weights, kernel._ledger, *added
-    )
+    added = tuple(torch.zeros_like(table) for table in kernel.vectors())
+    own = kernel._settings, kernel._weights, kernel._ledger
+    mean = scores.step(*kernel.vectors(), triples.to(KERNELS_ON), -1.0, *own, added)
     assert float(mean) == pytest.approx(float(found.loss[::every].mean()), abs=1e-5)
     for one, other in zip((users, items), added, strict=True):
         np.testing.assert_allclose(one, other.cpu(), atol=1e-5, rtol=1e-5)

@@ -9,6 +9,7 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.progress import output, working
+from counterpop.cli.tune import target_option
 from counterpop.corrections import Correction, correct
 from counterpop.tuning import Target
 
@@ -18,13 +19,7 @@ from counterpop.tuning import Target
 @click.option(
     "--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores."
 )
-@click.option(
-    "--target",
-    type=click.Choice(get_args(Target)),
-    default="recall",
-    show_default=True,
-    help="What to make best on validation.",
-)
+@target_option
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: all strengths are tried.")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")

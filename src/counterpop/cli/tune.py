@@ -28,15 +28,18 @@ def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, .
     return floors
 
 
-@click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
-@click.argument("run", type=click.Path())
-@click.option(
+target_option = click.option(
     "--target",
     type=click.Choice(get_args(Target)),
     default="recall",
     show_default=True,
     help="What to make best on validation.",
 )
+
+
+@click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
+@click.argument("run", type=click.Path())
+@target_option
 @click.option(
     "--floor",
     multiple=True,

@@ -164,9 +164,9 @@ class DeviceTables(_Trainee):
             return self._method.step_epoch(self._users, self._items, triples, lr)
         from counterpop.training.device.fused import scores
 
-        return scores.step_epoch(
-            self._users, self._items, triples, lr, self._settings, self._weights, self._ledger
-        )
+        if self._ledger:
+            self._ledger.count(triples.shape[1])
+        return scores.step(self._users, self._items, triples, lr, self._settings, self._weights, self._ledger)
 
     def step(self, triples: Tensor, lr: float) -> Tensor:
         """One step along a batch (3, B); returns its losses."""
@@ -284,8 +284,8 @@ class DeviceEncoder(_Trainee):
         if plain and has_kernels(self._device):
             from counterpop.training.device.fused import scores
 
-            return scores.add_gradient(
-                users, items, triples, self._settings, self._weights, self._ledger, at_users, at_items
+            return scores.step(
+                users, items, triples, -1.0, self._settings, self._weights, self._ledger, (at_users, at_items)
             )
         u, i, j = triples
         found = self.pulls(users, items, triples)

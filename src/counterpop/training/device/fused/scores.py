@@ -11,7 +11,7 @@ from counterpop.training.device.triples import DeviceLedger
 from counterpop.training.settings import Settings
 
 
-def step_epoch(
+def step(
     users: Tensor,
     items: Tensor,
     triples: Tensor,
@@ -19,45 +19,19 @@ def step_epoch(
     settings: Settings,
     weights: Tensor | None,
     ledger: DeviceLedger | None,
+    into: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Steps along all triples; returns the mean recorded loss. `weights` (I,) are those of seen items."""
-    if ledger:
-        ledger.count(triples.shape[1])
-    return _launch(users, items, triples, lr, settings, weights, ledger, users, items)
+    """Steps along all triples; returns the mean recorded loss. `weights` (I,) are those of seen items.
 
-
-def add_gradient(
-    users: Tensor,
-    items: Tensor,
-    triples: Tensor,
-    settings: Settings,
-    weights: Tensor | None,
-    ledger: DeviceLedger | None,
-    at_users: Tensor,
-    at_items: Tensor,
-) -> Tensor:
-    """Adds the gradient of all triples' losses to the last two tables; returns the mean recorded loss."""
-    back = -1.0  # the gradient is a step of length 1, backwards
-    return _launch(users, items, triples, back, settings, weights, ledger, at_users, at_items, True)
-
-
-def _launch(
-    users: Tensor,
-    items: Tensor,
-    triples: Tensor,
-    lr: float,
-    settings: Settings,
-    weights: Tensor | None,
-    ledger: DeviceLedger | None,
-    to_users: Tensor,
-    to_items: Tensor,
-    all_at_once: bool = False,
-) -> Tensor:
+    The steps move users and items, or are added to the two tables `into`, all at once: at lr -1 that is the
+    gradient, a step of length 1 backwards.
+    """
+    to_users, to_items = into or (users, items)
     return launch(
         _step, users, items, triples, lr, settings, to_users, to_items,
         users if weights is None else weights,
         ledger.items if ledger else users, ledger.users if ledger else users,
-        width=users.shape[1], all_at_once=all_at_once, BCE=settings.loss == "bce",
+        width=users.shape[1], all_at_once=into is not None, BCE=settings.loss == "bce",
         NORMALISED=settings.normalises, WEIGHTED=weights is not None, LEDGER=ledger is not None,
     )  # fmt: skip
 
