@@ -13,6 +13,7 @@ test: lint
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.test
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 

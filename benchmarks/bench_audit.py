@@ -67,9 +67,7 @@ def open_page(path: Path) -> None:
             page.close()
         browser.close()
     print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB; seconds, best and median of {ROUNDS}:")
-    for name, seconds in zip(
-        ("first paint", "loaded", "all figures drawn"), zip(*taken, strict=True), strict=True
-    ):
+    for name, seconds in zip(("first paint", "loaded", "all figures drawn"), zip(*taken, strict=True), strict=True):
         print(f"  {name:18} {min(seconds):.2f}  {statistics.median(seconds):.2f}")
 
 
@@ -92,13 +90,17 @@ def main() -> None:
         print(f"{audit.users:,} lists x {audit.k}, {log.n_items:,} items, {len(log):,} pairs")
         print(f"reading the lists {read - start:.2f} s, the audit {done - read:.2f} s")
         words = [
-            "audit", "--recommendations", folder / "lists.csv", "--interactions", folder / "log.parquet",
-            "--html", folder / "audit.html", "--json",
-        ]  # fmt: skip
+            "audit",
+            "--recommendations",
+            folder / "lists.csv",
+            "--interactions",
+            folder / "log.parquet",
+            "--html",
+            folder / "audit.html",
+            "--json",
+        ]
         start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "counterpop", *map(str, words)], check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run([sys.executable, "-m", "counterpop", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
         print(f"the whole command, with its page: {time.perf_counter() - start:.2f} s")
         for page in [folder / "audit.html", *arguments.page]:
             open_page(page)

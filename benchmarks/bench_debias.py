@@ -180,11 +180,25 @@ def million(n_items: int = 1_000_000, n_users: int = 100_000, n_pairs: int = 10_
         )
         start = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-c", code, "debias", "--user-vectors", f"{folder}/users.npy",
-             "--item-vectors", f"{folder}/items.npy", "--interactions", f"{folder}/log.parquet",
-             "--out", f"{folder}/fix", "--json"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-c",
+                code,
+                "debias",
+                "--user-vectors",
+                f"{folder}/users.npy",
+                "--item-vectors",
+                f"{folder}/items.npy",
+                "--interactions",
+                f"{folder}/log.parquet",
+                "--out",
+                f"{folder}/fix",
+                "--json",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         seconds = time.perf_counter() - start
         notes = done.stderr.strip().splitlines()
         if done.returncode:
@@ -201,9 +215,7 @@ def million(n_items: int = 1_000_000, n_users: int = 100_000, n_pairs: int = 10_
 
 
 def main() -> None:
-    jobs = {
-        "figures": figures, "query": query, "faiss": faiss_flat, "indexes": indexes, "million": million,
-    }  # fmt: skip
+    jobs = {"figures": figures, "query": query, "faiss": faiss_flat, "indexes": indexes, "million": million}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("jobs", nargs="*", help=f"any of {', '.join(jobs)}; all without a name")
     warnings.simplefilter("ignore")

@@ -43,9 +43,7 @@ def bandwidth(device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--profile", action="store_true")
@@ -58,20 +56,14 @@ def main() -> None:
     for backbone, dim, batch in (("mf", 128, 4096), ("lightgcn", 64, 16384), ("lightgcn", 64, 2048)):
         seconds = {}
         for ledger in (True, False):
-            settings = Settings(
-                backbone=backbone, dim=dim, device=device, engine="torch", ledger=ledger, batch=batch
-            )
+            settings = Settings(backbone=backbone, dim=dim, device=device, engine="torch", ledger=ledger, batch=batch)
             trainee = begin(train, settings, None)
             trainee.epoch(settings.lr)
             seconds[ledger] = epoch_seconds(trainee, settings.lr)
             if ledger and arguments.profile:
                 with torch.profiler.profile() as profile:
                     trainee.epoch(settings.lr)
-                print(
-                    profile.key_averages().table(
-                        sort_by="cuda_time_total", row_limit=14, max_name_column_width=50
-                    )
-                )
+                print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=14, max_name_column_width=50))
         rows = 6 * 4 * dim * len(train)  # three rows read and written for each triple
         if backbone == "lightgcn":  # each step: two layers there and back, each edge a row in both directions
             rows += settings.steps(len(train)) * 2 * settings.layers * 2 * len(train) * 4 * dim

@@ -57,14 +57,20 @@ def recbole_seconds(train: cp.Interactions) -> float:
         rows = "\n".join(f"{u}\t{i}" for u, i in zip(train.user_ix, train.item_ix, strict=True))
         inter.write_text(f"user_id:token\titem_id:token\n{rows}\n")
         config = Config(
-            model="LightGCN", dataset="log",
+            model="LightGCN",
+            dataset="log",
             config_dict={
-                "data_path": folder, "embedding_size": DIM, "n_layers": LAYERS, "use_gpu": False,
-                "train_batch_size": PEER_BATCH, "load_col": {"inter": ["user_id", "item_id"]},
-                "eval_args": {"split": {"RS": [0.999998, 0.000001, 0.000001]}}, "state": "ERROR",
+                "data_path": folder,
+                "embedding_size": DIM,
+                "n_layers": LAYERS,
+                "use_gpu": False,
+                "train_batch_size": PEER_BATCH,
+                "load_col": {"inter": ["user_id", "item_id"]},
+                "eval_args": {"split": {"RS": [0.999998, 0.000001, 0.000001]}},
+                "state": "ERROR",
                 "show_progress": False,
             },
-        )  # fmt: skip
+        )
         batches, _, _ = data_preparation(config, create_dataset(config))
         model = TheirLightGCN(config, batches.dataset)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.001)
@@ -81,9 +87,7 @@ def recbole_seconds(train: cp.Interactions) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="ml10m")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-recbole", action="store_true")

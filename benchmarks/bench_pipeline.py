@@ -32,9 +32,7 @@ REFIT = ("adressa", "gowalla")
 def call(*words: str) -> tuple[dict, float]:  # type: ignore[type-arg]
     """What one command prints as JSON, and its seconds."""
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "counterpop", *words, "--json"], stdout=subprocess.PIPE, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "counterpop", *words, "--json"], stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout), time.perf_counter() - start
 
 
@@ -57,10 +55,12 @@ def main() -> None:
             result, t_evaluate = call("evaluate", run, "--on", "test")
             memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
         seconds = t_split + t_train + t_tune + t_evaluate
-        print(f"{name}, {arguments.method}: {seconds:.1f} s (split {t_split:.1f}, train {t_train:.1f}, "
-              f"tune {t_tune:.1f}, evaluate {t_evaluate:.1f}), at most {memory:.2f} GB so far, "
-              f"{trained['epochs']} epochs, "
-              f"strengths {tuned['item_strength']} / {tuned['user_strength']}")  # fmt: skip
+        print(
+            f"{name}, {arguments.method}: {seconds:.1f} s (split {t_split:.1f}, train {t_train:.1f}, "
+            f"tune {t_tune:.1f}, evaluate {t_evaluate:.1f}), at most {memory:.2f} GB so far, "
+            f"{trained['epochs']} epochs, "
+            f"strengths {tuned['item_strength']} / {tuned['user_strength']}"
+        )
         for row in ("plain", "adjusted"):
             figures = " ".join(f"{result[row][m]:.4f}" for m in ("recall", "hit_rate", "ndcg"))
             print(f"  {row:9} {figures}")

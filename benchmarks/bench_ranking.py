@@ -34,8 +34,7 @@ def main() -> None:
     directions = cp.find_directions(run.model, train)
     adjustment = cp.Adjustment(directions.item, directions.user, 0.4, 0.4, run.embeddings)
     matrix = csr_matrix(
-        (np.ones(len(train), np.float32), (train.user_ix, train.item_ix)),
-        shape=(train.n_users, train.n_items),
+        (np.ones(len(train), np.float32), (train.user_ix, train.item_ix)), shape=(train.n_users, train.n_items)
     )
     peer = implicit.cpu.bpr.BayesianPersonalizedRanking(factors=arguments.dim - 1, iterations=1)
     peer.fit(matrix, show_progress=False)
@@ -57,9 +56,7 @@ def main() -> None:
             job()
             if round_:  # the first compiles
                 seconds[name].append(time.perf_counter() - start)
-    print(
-        f"{arguments.data}, D {arguments.dim}: {len(users):,} test users, {grids[0].users:,} validation users"
-    )
+    print(f"{arguments.data}, D {arguments.dim}: {len(users):,} test users, {grids[0].users:,} validation users")
     best = {name: min(values) for name, values in seconds.items()}
     for name, values in seconds.items():
         print(f"{name:34} best {best[name]:.3f} s  median {statistics.median(values):.3f} s")

@@ -41,8 +41,7 @@ pairs = len(pd.DataFrame({"user": users, "item": items}).drop_duplicates())
 """,
     ),
     "counterpop": REPORT.format(
-        imports="from counterpop.readers import read_interactions",
-        work="pairs = len(read_interactions(path))",
+        imports="from counterpop.readers import read_interactions", work="pairs = len(read_interactions(path))"
     ),
 }
 
@@ -64,9 +63,7 @@ def write_log(path: Path, rows: int, ids: str, in_order: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--format", choices=["parquet", "csv"], default="parquet")
     parser.add_argument("--ids", choices=["int", "str"], default="int")

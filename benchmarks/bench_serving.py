@@ -65,9 +65,7 @@ def post(users: list[int], k: int = 20) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-def client(
-    port: int, users: int, batch: int, seconds: float, seed: int, results: "multiprocessing.Queue"
-) -> None:  # type: ignore[type-arg]
+def client(port: int, users: int, batch: int, seconds: float, seed: int, results: "multiprocessing.Queue") -> None:  # type: ignore[type-arg]
     """Asks for random users until the time is over; puts the seconds of each request, and the errors."""
     draw = random.Random(seed)
     taken, errors = [], 0
@@ -153,9 +151,7 @@ def main() -> None:
             with urllib.request.urlopen(f"{base}/readyz") as answer:
                 users = json.load(answer)["users"]
             start = time.perf_counter()
-            while (
-                urllib.request.urlopen(f"{base}/measures").status == 202
-            ):  # as it is some seconds after a start
+            while urllib.request.urlopen(f"{base}/measures").status == 202:  # as it is some seconds after a start
                 time.sleep(0.2)
             print(f"sliders measured {time.perf_counter() - start:.1f} s after the start")
             load(port, users, 1, 2.0)

@@ -60,11 +60,7 @@ def main() -> None:
     print(f"{arguments.data}: {len(train):,} pairs, {core_count()} threads, {rounds}")
     for dim in (64, 128):
         with_ledger, without = our_model(train, dim, True), our_model(train, dim, False)
-        seconds: dict[str, list[float]] = {
-            "counterpop, ledger": [],
-            "counterpop, no ledger": [],
-            "implicit BPR": [],
-        }
+        seconds: dict[str, list[float]] = {"counterpop, ledger": [], "counterpop, no ledger": [], "implicit BPR": []}
         ours, bare, theirs = seconds.values()
         for _ in range(arguments.rounds):
             theirs += peer_seconds(train, dim)
@@ -76,9 +72,7 @@ def main() -> None:
         floor = 6 * 4 * dim * len(train) / memory_bandwidth()
         for name, values in seconds.items():
             print(f"D {dim:3}  {name:22} best {min(values):.4f} s  median {statistics.median(values):.4f} s")
-        print(
-            f"D {dim:3}  floor of memory bandwidth {floor:.4f} s: we are at {min(ours) / floor:.1f} times it"
-        )
+        print(f"D {dim:3}  floor of memory bandwidth {floor:.4f} s: we are at {min(ours) / floor:.1f} times it")
         for label, figure in (("best", min), ("median", statistics.median)):
             ratio, ledger = figure(ours) / figure(theirs), figure(ours) / figure(bare)
             print(f"D {dim:3}  {label:6}: ours / implicit {ratio:.2f}   ledger on / off {ledger:.3f}")

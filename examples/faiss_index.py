@@ -31,5 +31,7 @@ for name, index in indexes.items():
         recall_of(lambda q, k, index=index: index.search(q, k)[1], items, queries, 100)
         for queries in (users, fix.query(users))
     ]
-    print(f"{name}: finds {recall[name][0]:.1%} of the exact top 100 of plain queries, "
-          f"{recall[name][1]:.1%} of transformed ones")  # fmt: skip
+    print(
+        f"{name}: finds {recall[name][0]:.1%} of the exact top 100 of plain queries, "
+        f"{recall[name][1]:.1%} of transformed ones"
+    )

@@ -47,8 +47,9 @@ def main(n_users: int = 1500, n_items: int = 400, epochs: int = 20) -> tuple[flo
     best = cp.tune(run, split)
     found = cp.evaluate(best, split, on="test")
     plain, adjusted = found.plain.recall, found.adjusted.recall
-    print(f"two towers: recall {plain:.3f} plain, {adjusted:.3f} at strengths {best.item_strength}, "
-          f"{best.user_strength}")  # fmt: skip
+    print(
+        f"two towers: recall {plain:.3f} plain, {adjusted:.3f} at strengths {best.item_strength}, {best.user_strength}"
+    )
     return plain, adjusted
 
 

@@ -23,5 +23,7 @@ with tempfile.TemporaryDirectory() as folder:
     fix = cp.debias(user_vectors, item_vectors, log, user_ids=user_ids, item_ids=item_ids)
     cp.save_adjustment(fix, f"{folder}/FIX")
     again = cp.load_adjustment(f"{folder}/FIX")
-print(f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
-      f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}")  # fmt: skip
+print(
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
+)

@@ -24,10 +24,16 @@ with tempfile.TemporaryDirectory() as folder:
     lines = [f"u{u}\ti{i}" for u, i in zip(log.user_ix, log.item_ix, strict=True)]
     inter.write_text("\n".join(["user_id:token\titem_id:token", *lines]) + "\n")
     settings = {
-        "data_path": folder, "checkpoint_dir": folder, "epochs": 3, "eval_step": 3,
-        "embedding_size": 16, "use_gpu": False,
-        "load_col": {"inter": ["user_id", "item_id"]}, "state": "ERROR", "show_progress": False,
-    }  # fmt: skip
+        "data_path": folder,
+        "checkpoint_dir": folder,
+        "epochs": 3,
+        "eval_step": 3,
+        "embedding_size": 16,
+        "use_gpu": False,
+        "load_col": {"inter": ["user_id", "item_id"]},
+        "state": "ERROR",
+        "show_progress": False,
+    }
     config = Config(model="BPR", dataset="shop", config_dict=settings)
     dataset = create_dataset(config)
     train, valid, _ = data_preparation(config, dataset)
@@ -37,5 +43,7 @@ with tempfile.TemporaryDirectory() as folder:
     ids = {side: dataset.field2id_token[f"{side}_id"] for side in ("user", "item")}
     vectors = vectors_of(trainer.saved_model_file, user_ids=ids["user"], item_ids=ids["item"])
     fix = cp.debias(**vectors, interactions=cp.read_interactions(inter))
-    print(f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
-          f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}")  # fmt: skip
+    print(
+        f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+        f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
+    )

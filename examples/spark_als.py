@@ -30,5 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
 spark.stop()
 
 fix = cp.debias(**vectors, interactions=log)
-print(f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
-      f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}")  # fmt: skip
+print(
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
+)

@@ -29,5 +29,7 @@ for _ in range(200):
 
 made = vectors_of(user_tower, item_tower, users, items, user_ids=log.user_ids, item_ids=log.item_ids)
 fix = cp.debias(**made, interactions=log)
-print(f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
-      f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}")  # fmt: skip
+print(
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
+)

@@ -16,8 +16,5 @@ fix = cp.debias(users, items, world.log)
 index = Index(ndim=items.shape[1], metric="ip", dtype="f32", expansion_search=256)
 index.add(np.arange(len(items)), items)
 matches = search(index, fix, users, 20)  # the index is not touched
-recall = [
-    recall_of(lambda q, k: index.search(q, k).keys, items, queries, 100)
-    for queries in (users, fix.query(users))
-]
+recall = [recall_of(lambda q, k: index.search(q, k).keys, items, queries, 100) for queries in (users, fix.query(users))]
 print(f"finds {recall[0]:.1%} of the exact top 100 of plain queries, {recall[1]:.1%} of transformed ones")

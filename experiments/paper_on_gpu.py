@@ -37,10 +37,15 @@ from counterpop.paper.runs import Bench, K, Tools
 from counterpop.training.device.measuring import search_on_device
 
 MAKE = {
-    "losses": make_losses, "table3": make_table3, "table4": make_table4, "table5": make_table5,
-    "figure1": make_figure1, "groups": make_groups, "proportion": make_proportion,
+    "losses": make_losses,
+    "table3": make_table3,
+    "table4": make_table4,
+    "table5": make_table5,
+    "figure1": make_figure1,
+    "groups": make_groups,
+    "proportion": make_proportion,
     "strengths": make_strengths,
-}  # fmt: skip
+}
 ROWS = 2048  # users whose scores are on the device at a time
 
 
@@ -48,11 +53,7 @@ def tools_on(device: str) -> Tools:
     """What `Bench` needs of the package, by torch."""
 
     def search(
-        vectors: cp.Embeddings,
-        directions: cp.Directions,
-        train: cp.Interactions,
-        held: cp.Interactions,
-        **how: Any,
+        vectors: cp.Embeddings, directions: cp.Directions, train: cp.Interactions, held: cp.Interactions, **how: Any
     ) -> cp.Grid:
         tensors = [
             torch.from_numpy(array).to(device)
@@ -72,9 +73,7 @@ def tools_on(device: str) -> Tools:
             directions = cp.find_directions(run.refit, known.refit_train())
         strengths = cp.choose_strengths(grid)
         return (
-            cp.Adjustment(
-                directions.item, directions.user, *strengths, run.embeddings, run.refit is not None
-            ),
+            cp.Adjustment(directions.item, directions.user, *strengths, run.embeddings, run.refit is not None),
             grid,
         )
 
@@ -87,20 +86,14 @@ def tools_on(device: str) -> Tools:
             scores = torch.from_numpy(adjustment.query(vectors.user_vectors[block])).to(device) @ items.T
             number = seen.user_counts[block]
             rows = np.repeat(np.arange(len(block)), number)
-            columns = np.concatenate(
-                [seen.item_ix[seen.user_starts[u] : seen.user_starts[u + 1]] for u in block]
-            )
-            scores[
-                torch.from_numpy(rows).to(device), torch.from_numpy(columns).long().to(device)
-            ] = -torch.inf
+            columns = np.concatenate([seen.item_ix[seen.user_starts[u] : seen.user_starts[u + 1]] for u in block])
+            scores[torch.from_numpy(rows).to(device), torch.from_numpy(columns).long().to(device)] = -torch.inf
             best = torch.topk(scores, found.shape[1])
             there = (best.values > -torch.inf).cpu().numpy()
             found[start : start + ROWS] = np.where(there, best.indices.cpu().numpy(), -1)
         return found
 
-    def evaluate(
-        adjustment: cp.Adjustment, split: cp.Split, *, on: str, k: int, resamples: int
-    ) -> Evaluation:
+    def evaluate(adjustment: cp.Adjustment, split: cp.Split, *, on: str, k: int, resamples: int) -> Evaluation:
         known = split.development
         train = known.refit_train() if adjustment.refit else known.train
         users = np.flatnonzero(split.test.user_counts).astype(np.int32)
@@ -115,9 +108,7 @@ def tools_on(device: str) -> Tools:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("items", nargs="+", choices=[*MAKE, "cells"])
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
@@ -134,9 +125,7 @@ def main() -> None:
         parser.error("--methods is for cells alone")
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
-    plan = Plan(
-        given.quick, given.wide, given.seeds, given.baseline_seeds, device=given.device, backbones=backbones
-    )
+    plan = Plan(given.quick, given.wide, given.seeds, given.baseline_seeds, device=given.device, backbones=backbones)
     bench = Bench(given.data, given.runs, plan, tools=tools_on(given.device))
     bench.paths = {name: bench.paths[name] for name in given.datasets if name in bench.paths}
 

@@ -24,9 +24,7 @@ from counterpop.tuning import Grid, choose_strengths
 from paper_data import read_split
 
 
-def grid_of(
-    model: cp.Model, train: cp.Interactions, held: cp.Interactions, device: str, **strengths: object
-) -> Grid:
+def grid_of(model: cp.Model, train: cp.Interactions, held: cp.Interactions, device: str, **strengths: object) -> Grid:
     """Every metric of the held-out part at every pair of strengths."""
     directions = find_directions(model, train)
     vectors = model.embeddings
@@ -52,11 +50,14 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
     strengths = choose_strengths(grid)
     epoch = sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2]
     found = {
-        "valid": rounded(grid.at(*strengths)), "valid_plain": rounded(grid.at(0.0, 0.0)),
-        "strengths": strengths, **run.settings,
-        "seconds": round(seconds, 1), "epoch": round(epoch, 4),
+        "valid": rounded(grid.at(*strengths)),
+        "valid_plain": rounded(grid.at(0.0, 0.0)),
+        "strengths": strengths,
+        **run.settings,
+        "seconds": round(seconds, 1),
+        "epoch": round(epoch, 4),
         "looks": [round(entry["valid"], 4) for entry in run.history if "valid" in entry],
-    }  # fmt: skip
+    }
     if test:
         train = split.development.refit_train() if run.refit else split.train
         at = {"item_strengths": (0.0, strengths[0]), "user_strengths": (0.0, strengths[1])}
@@ -66,9 +67,7 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("cells", type=Path)
     parser.add_argument("--test", action="store_true")

@@ -41,14 +41,21 @@ def some_item() -> Item:
     figure = {"mean": 0.12, "low": 0.11, "high": 0.13, "seeds": 3}
     x, grid = ["0–5", "5–100"], [[0.1, 0.2], [0.3, 0.4]]
     return Item(
-        "table3", "Table III: accuracy", "What this is about.",
+        "table3",
+        "Table III: accuracy",
+        "What this is about.",
         (Table("MF", ("Data set", "Recall"), [["ML-10M", figure], ["Netflix", None]], ("A note.",)),),
         (
             Figure("Lines", "lines", "Rank", "y", [{"name": "a", "x": [1, 9], "y": [3, None]}], True, True),
             Figure("Bars", "bars", "", "Recall@20", [{"name": n, "x": x, "y": [0.1, None]} for n in "ab"]),
-            Figure("Map", "map", "User strength", "Item strength",
-                   [{"name": "Recall@20", "x": [0, 0.2], "y": [0, 0.2], "z": grid, "chosen": [0.2, 0]}]),
+            Figure(
+                "Map",
+                "map",
+                "User strength",
+                "Item strength",
+                [{"name": "Recall@20", "x": [0, 0.2], "y": [0, 0.2], "z": grid, "chosen": [0.2, 0]}],
+            ),
         ),
         (Claim("It is above plain.", "confirmed", "In 4 of 4 cases, " + "and so on " * 30),),
         missing=("LightGCN: left out.",),
-    )  # fmt: skip
+    )

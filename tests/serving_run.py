@@ -26,10 +26,7 @@ USERS, ITEMS = 300, 150
 def make_run(folder: Path, seed: int = 0, refit: bool = False) -> Path:
     """A tuned run at folder/run with ids u0, u1, ... and i0, i1, ..., and a table of some names beside it."""
     log = cp.make_world(USERS, ITEMS, seed=5).log
-    table = {
-        "user": [f"u{n}" for n in log.user_ids[log.user_ix]],
-        "item": [f"i{n}" for n in log.item_ids[log.item_ix]],
-    }
+    table = {"user": [f"u{n}" for n in log.user_ids[log.user_ix]], "item": [f"i{n}" for n in log.item_ids[log.item_ix]]}
     split = cp.split_uniform(cp.read_interactions(pl.DataFrame(table)), test=2, valid=2, seed=0)
     run = cp.train(split, method="gradient", dim=8, epochs=20, seed=seed, refit=refit)
     tuned = cp.tune(run, split)
@@ -48,12 +45,7 @@ class Server:
         self.app, self.port, self.host, self.url = app, port, host, f"http://{host}:{port}"
 
     def ask(
-        self,
-        path: str,
-        body: Any = None,
-        *,
-        method: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, path: str, body: Any = None, *, method: str | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, Mapping[str, str]]:
         """A body that is not bytes is sent as JSON."""
         connection = HTTPConnection(self.host, self.port, timeout=30)

@@ -34,9 +34,7 @@ from counterpop.errors import InputError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LOG = cp.make_world(200, 60, mean_activity=10, seed=1).log
-MATRIX = csr_matrix(
-    (np.ones(len(LOG), np.float32), (LOG.user_ix, LOG.item_ix)), shape=(LOG.n_users, LOG.n_items)
-)
+MATRIX = csr_matrix((np.ones(len(LOG), np.float32), (LOG.user_ix, LOG.item_ix)), shape=(LOG.n_users, LOG.n_items))
 
 
 @pytest.fixture
@@ -48,9 +46,7 @@ def vectors() -> cp.Embeddings:
 
 @pytest.fixture
 def fix(vectors: cp.Embeddings) -> cp.Adjustment:
-    q, p = (
-        v.mean(axis=0) / np.linalg.norm(v.mean(axis=0)) for v in (vectors.item_vectors, vectors.user_vectors)
-    )
+    q, p = (v.mean(axis=0) / np.linalg.norm(v.mean(axis=0)) for v in (vectors.item_vectors, vectors.user_vectors))
     return cp.Adjustment(q, p, 0.8, 0.6, vectors)
 
 
@@ -69,9 +65,13 @@ def run_apart(name: str, ask: str) -> Any:
     found = {"PYTHONPATH": str(Path(cp.__path__[0]).parent)}
     with tempfile.TemporaryDirectory() as folder:  # RecBole leaves logs where it runs
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False,
-            cwd=folder, env=os.environ | quick | found,
-        )  # fmt: skip
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=os.environ | quick | found,
+        )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -80,13 +80,12 @@ def run_apart(name: str, ask: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:OpenBLAS is configured")
-@pytest.mark.parametrize("kind", ["als.AlternatingLeastSquares", "bpr.BayesianPersonalizedRanking",
-                                  "lmf.LogisticMatrixFactorization"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind", ["als.AlternatingLeastSquares", "bpr.BayesianPersonalizedRanking", "lmf.LogisticMatrixFactorization"]
+)
 def test_implicit_s_scores_are_the_inner_products(kind: str, tmp_path: Path) -> None:
     module, name = kind.split(".")
-    model = getattr(pytest.importorskip(f"implicit.cpu.{module}"), name)(
-        factors=8, iterations=3, random_state=0
-    )
+    model = getattr(pytest.importorskip(f"implicit.cpu.{module}"), name)(factors=8, iterations=3, random_state=0)
     with pytest.raises(InputError, match=f"a fitted model .* got {name} without them; call fit first"):
         implicit_adapter.vectors_of(model)
     model.fit(MATRIX, show_progress=False)
@@ -155,9 +154,7 @@ def test_a_flat_index_gives_what_adjusted_vectors_give(vectors: cp.Embeddings, f
     assert faiss.serialize_index(index).tobytes() == before
     one = faiss_adapter.search(index, fix, vectors.user_vectors[3], 10)[1]
     assert np.array_equal(one[0], found[3, :10])
-    plain = faiss_adapter.search(index, fix, vectors.user_vectors, 100, item_strength=0.0, user_strength=0.0)[
-        1
-    ]
+    plain = faiss_adapter.search(index, fix, vectors.user_vectors, 100, item_strength=0.0, user_strength=0.0)[1]
     assert np.array_equal(plain, index.search(vectors.user_vectors, 100)[1])
     assert not np.array_equal(plain, found)
 
@@ -221,10 +218,7 @@ def save_checkpoint(path: Path, model: str | None, **more: Any) -> None:
     torch = pytest.importorskip("torch")
     from types import SimpleNamespace
 
-    tables = {
-        f"{side}_embedding.weight": torch.arange(n * 3.0).reshape(n, 3)
-        for side, n in (("user", 4), ("item", 5))
-    }
+    tables = {f"{side}_embedding.weight": torch.arange(n * 3.0).reshape(n, 3) for side, n in (("user", 4), ("item", 5))}
     settings = SimpleNamespace(final_config_dict={} if model is None else {"model": model})
     content = {"config": settings, "epoch": 3, "state_dict": tables, "optimizer": {"lr": 0.1}, **more}
     torch.save(content, path, pickle_protocol=4)
@@ -309,9 +303,7 @@ def test_checkpoints_that_cannot_work_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"score by two tables \(BPR\), got LightGCN; compute them with"):
         recbole_adapter.vectors_of(tmp_path / "graph.pth", **ids)
     save_checkpoint(tmp_path / "m.pth", "BPR")
-    with pytest.raises(
-        InputError, match="a RecBole checkpoint holds no outside ids; pass user_ids and item_ids"
-    ):
+    with pytest.raises(InputError, match="a RecBole checkpoint holds no outside ids; pass user_ids and item_ids"):
         recbole_adapter.vectors_of(tmp_path / "m.pth")
     with pytest.raises(InputError, match="each item vector needs an id, got 4 vectors and 3 ids"):
         recbole_adapter.vectors_of(tmp_path / "m.pth", user_ids=ids["user_ids"], item_ids=["w", "x", "y"])
@@ -322,9 +314,7 @@ def test_checkpoints_that_cannot_work_are_refused(tmp_path: Path) -> None:
         recbole_adapter.vectors_of(tmp_path / "none.pth", **ids)
 
 
-@pytest.mark.skipif(
-    not importlib.util.find_spec("recbole"), reason="RecBole is not installed (tests/recbole.txt)"
-)
+@pytest.mark.skipif(not importlib.util.find_spec("recbole"), reason="RecBole is not installed (tests/recbole.txt)")
 def test_a_checkpoint_of_recbole_itself() -> None:
     same, gap, ids = run_apart(
         "recbole_bpr",
@@ -388,9 +378,9 @@ def test_a_saved_als_model_is_plain_parquet(tmp_path: Path) -> None:
 
 
 def test_lightfm_ranks_by_the_inner_products() -> None:
-    model = pytest.importorskip(
-        "lightfm", reason="lightfm-next is not installed: it needs a C compiler"
-    ).LightFM(no_components=8, loss="bpr", random_state=0)
+    model = pytest.importorskip("lightfm", reason="lightfm-next is not installed: it needs a C compiler").LightFM(
+        no_components=8, loss="bpr", random_state=0
+    )
     with pytest.raises(InputError, match="a fitted LightFM model is needed, got LightFM; call fit first"):
         lightfm_adapter.vectors_of(model)
     model.fit(coo_matrix(MATRIX), epochs=2)
@@ -426,9 +416,7 @@ def test_towers_are_any_callables_in_batches() -> None:
     assert found["user_vectors"].tolist() == [[n, 1] for n in range(5)]
     assert found["item_vectors"].tolist() == [[7, 1], [8, 1]]
     assert sizes == [2, 2, 1, 2]
-    with pytest.raises(
-        InputError, match=r"the item tower must give one vector for each of its 2 inputs, got"
-    ):
+    with pytest.raises(InputError, match=r"the item tower must give one vector for each of its 2 inputs, got"):
         towers.vectors_of(tower, lambda rows: np.zeros(len(rows)), [1], [1, 2])
     with pytest.raises(InputError, match="some users are needed"):
         towers.vectors_of(tower, tower, [], [1])

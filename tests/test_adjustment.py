@@ -18,9 +18,11 @@ seeds = st.integers(0, 2**32 - 1)
 def random_adjustment(seed: int, item_strength: float, user_strength: float, dim: int = 7) -> Adjustment:
     draw = np.random.default_rng(seed)
     vectors = Embeddings(
-        draw.normal(size=(5, dim)).astype(np.float32), draw.normal(size=(9, dim)).astype(np.float32),
-        np.arange(5), np.arange(9),
-    )  # fmt: skip
+        draw.normal(size=(5, dim)).astype(np.float32),
+        draw.normal(size=(9, dim)).astype(np.float32),
+        np.arange(5),
+        np.arange(9),
+    )
     q, p = (v / np.linalg.norm(v) for v in draw.normal(size=(2, dim)))
     return Adjustment(q.astype(np.float32), p.astype(np.float32), item_strength, user_strength, vectors)
 
@@ -120,9 +122,7 @@ def test_each_vector_may_have_strengths_of_its_own() -> None:
     apart = [adjustment.query(u, float(a), float(b)) for u, a, b in zip(users, item, user, strict=True)]
     assert np.allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
     assert together.dtype == np.float32
-    with pytest.raises(
-        InputError, match=r"one number or one for each of the vectors \(5,\), got shapes \(4,\)"
-    ):
+    with pytest.raises(InputError, match=r"one number or one for each of the vectors \(5,\), got shapes \(4,\)"):
         adjustment.query(users, item[:4])
     with pytest.raises(InputError, match="strengths must be finite numbers"):
         adjustment.query(users, np.full(5, np.nan, dtype=np.float32))

@@ -55,9 +55,12 @@ def test_a_split_comes_back_as_it_was(folder: Path, split: cp.Split) -> None:
 @pytest.mark.parametrize("ids", [np.array(["a", "ü", "x y"], dtype=object), np.array([-(2**62), 0, 2**62])])
 def test_ids_of_either_type_come_back(tmp_path: Path, ids: np.ndarray) -> None:
     log = cp.Interactions(
-        np.repeat(np.arange(3, dtype=np.int32), 3), np.tile(np.arange(3, dtype=np.int32), 3), ids, ids,
+        np.repeat(np.arange(3, dtype=np.int32), 3),
+        np.tile(np.arange(3, dtype=np.int32), 3),
+        ids,
+        ids,
         part=np.array([0, 2, 3] * 3, dtype=np.int8),
-    )  # fmt: skip
+    )
     with pytest.warns(cp.CounterpopWarning, match="no train pair"):
         split = cp.split_as_given(log)
     cp.save_split(split, tmp_path / "split")
@@ -103,9 +106,7 @@ def test_tuning_does_not_open_test(folder: Path) -> None:
         cp.load_split(folder / "run")
 
 
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "split/train.parquet", "history.parquet", "grid.parquet"]
-)
+@pytest.mark.parametrize("name", ["model.safetensors", "split/train.parquet", "history.parquet", "grid.parquet"])
 def test_one_changed_byte_is_refused(folder: Path, name: str) -> None:
     path = folder / "run" / name
     content = bytearray(path.read_bytes())

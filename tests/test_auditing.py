@@ -53,9 +53,7 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
     running, class_of = 0, {}
     for i in order:
         running += count[i]
-        class_of[i] = (
-            "top" if running <= 0.2 * len(log) else "middle" if running <= 0.8 * len(log) else "tail"
-        )
+        class_of[i] = "top" if running <= 0.2 * len(log) else "middle" if running <= 0.8 * len(log) else "tail"
     class_of[order[0]] = "top"
     tail = {i for i in order if class_of[i] == "tail"}
     filled = {u: items for u, items in shown.items() if items}
@@ -100,12 +98,9 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
         "tail_coverage": len(tail & exposed.keys()) / len(tail),
         "coverage": len(exposed) / log.n_items,
         "gini": sum(abs(a - b) for a in all_counts for b in all_counts) / (2 * log.n_items * sum(all_counts)),
-        "log_gini": sum(abs(count[a] - count[b]) for a in order for b in order)
-        / (2 * log.n_items * len(log)),
+        "log_gini": sum(abs(count[a] - count[b]) for a in order for b in order) / (2 * log.n_items * len(log)),
         "most_recommended_share": max(all_counts) / sum(all_counts),  # 1 % of 40 items, rounded up
-        "miscalibration": mean(
-            jensenshannon(mix(profile[u]), mix(items), base=2) ** 2 for u, items in both.items()
-        ),
+        "miscalibration": mean(jensenshannon(mix(profile[u]), mix(items), base=2) ** 2 for u, items in both.items()),
         "pop_rsp": spread(parity),
         "pop_reo": spread(opportunity),
     }
@@ -121,10 +116,13 @@ def test_every_measure_against_the_slow_reference(log: Interactions, held: Inter
     assert found.measures == pytest.approx(expected, abs=1e-12)
     assert found.published == pytest.approx(
         {
-            "ARP": expected["average_popularity"], "APLT": expected["tail_share"],
-            "ACLT": expected["tail_items"], "PopRSP": expected["pop_rsp"], "PopREO": expected["pop_reo"],
+            "ARP": expected["average_popularity"],
+            "APLT": expected["tail_share"],
+            "ACLT": expected["tail_items"],
+            "PopRSP": expected["pop_rsp"],
+            "PopREO": expected["pop_reo"],
         }
-    )  # fmt: skip
+    )
 
 
 def test_published_measures_by_hand() -> None:
@@ -196,13 +194,7 @@ def test_segments_are_cut_by_the_share_of_head_items(log: Interactions) -> None:
         mine = members[segment["name"]]
         alone = audit(lists[mine], users[mine], log)
         assert segment["users"] == len(mine) > 5
-        for name in (
-            "average_popularity",
-            "amplification",
-            "popularity_lift",
-            "tail_share",
-            "miscalibration",
-        ):
+        for name in ("average_popularity", "amplification", "popularity_lift", "tail_share", "miscalibration"):
             assert segment[name] == pytest.approx(alone.measures[name])
         assert segment["head_share"] == pytest.approx(np.mean([share[u] for u in mine]))
         for what in ("profile", "lists"):
@@ -240,9 +232,14 @@ def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Inte
     again = sum((u, int(i)) in seen for u, row in enumerate(lists) for i in row)
     both = sum((u, i) in seen for u, i in zip(held.user_ix.tolist(), held.item_ix.tolist(), strict=True))
     assert found.notes == {
-        "short_lists": 10, "empty_lists": 1, "users_without_list": 10, "users_without_profile": 1,
-        "already_chosen": again, "repeated": 7, "known_held_out": both,
-    }  # fmt: skip
+        "short_lists": 10,
+        "empty_lists": 1,
+        "users_without_list": 10,
+        "users_without_profile": 1,
+        "already_chosen": again,
+        "repeated": 7,
+        "known_held_out": both,
+    }
     assert "Lists of fewer than 6 items: 10." in found.sentences
     assert len(found.sentences) == len(found.notes)
     assert set(found.notes) <= set(NOTES)
@@ -272,9 +269,7 @@ def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
     scores = {
         "popular": np.where(unseen, log.item_counts, -np.inf),
         # the largest of log(u) / weight are a draw by weight, each item once
-        "even": np.where(
-            unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf
-        ),
+        "even": np.where(unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf),
         "tail": np.where(popular, -np.inf, draw.random((400, 500))),
         "middle": np.where(popular & (log.item_counts < 60), draw.random((400, 500)), -np.inf),
     }
@@ -331,10 +326,7 @@ def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
     flat[0] = 1
     adjustment = Adjustment(flat, flat, 0.5, 0.2, vectors)
     ledger = Ledger(
-        np.random.default_rng(0).random((N_ITEMS, 4, 6), np.float32),
-        np.ones((N_USERS, 4, 6), np.float32),
-        1,
-        9,
+        np.random.default_rng(0).random((N_ITEMS, 4, 6), np.float32), np.ones((N_USERS, 4, 6), np.float32), 1, 9
     )
     found = audit_model(adjustment, log, 5, ledger=ledger)
     scores = adjustment.query(vectors.user_vectors) @ vectors.item_vectors.T
@@ -344,9 +336,7 @@ def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
     assert found.measures == pytest.approx(audit(lists, users, log).measures, nan_ok=True)
     assert found.users == N_USERS - 1 and "already_chosen" not in found.notes
     assert found.picture is not None
-    assert set(found.as_dict()["gradient"]) == {
-        "rank", "cosine_pull", "cosine_push", "norm_pull", "norm_push",
-    }  # fmt: skip
+    assert set(found.as_dict()["gradient"]) == {"rank", "cosine_pull", "cosine_push", "norm_pull", "norm_push"}
 
 
 def test_as_dict_can_be_written_and_defines_all_it_holds(log: Interactions) -> None:

@@ -37,10 +37,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     ).write_csv(folder / "log.csv")
     made = call_json(
-        "split", folder / "log.csv", "--protocol", "uniform", "--user", "who", "--item", "what",
-        "--time", "when",
-        "--test", 2, "--valid", 0.1, "--ordinary", 0.05, "--out", folder / "split",
-    )  # fmt: skip
+        "split",
+        folder / "log.csv",
+        "--protocol",
+        "uniform",
+        "--user",
+        "who",
+        "--item",
+        "what",
+        "--time",
+        "when",
+        "--test",
+        2,
+        "--valid",
+        0.1,
+        "--ordinary",
+        0.05,
+        "--out",
+        folder / "split",
+    )
     assert made["pairs"] == len(log)
     assert made["protocol"] == "uniform"
     train_run(folder, "run", "gradient")
@@ -50,9 +65,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train_run(folder: Path, name: str, method: str, *words: object) -> dict:
     return call_json(
-        "train", folder / "split", "--backbone", "mf", "--method", method, "--dim", 8, "--epochs", 30,
-        "--out", folder / name, *words,
-    )  # fmt: skip
+        "train",
+        folder / "split",
+        "--backbone",
+        "mf",
+        "--method",
+        method,
+        "--dim",
+        8,
+        "--epochs",
+        30,
+        "--out",
+        folder / name,
+        *words,
+    )
 
 
 def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
@@ -102,15 +128,25 @@ def test_a_paired_test_between_two_runs(folder: Path) -> None:
     train_run(folder, "plain", "plain")
     printed = call_json("evaluate", folder / "run", "--against", folder / "plain")
     difference = printed["against"]["difference"]["recall"]["difference"]
-    assert difference == pytest.approx(
-        printed["adjusted"]["recall"] - printed["against"]["adjusted"]["recall"]
-    )
+    assert difference == pytest.approx(printed["adjusted"]["recall"] - printed["against"]["adjusted"]["recall"])
 
 
 def test_strengths_of_the_command_line_are_used(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "lists.csv"
-    call_json("recommend", folder / "run", "--users", "u3,u7", "--k", 5,
-              "--item-strength", 0.7, "--user-strength", 0.2, "--out", out)  # fmt: skip
+    call_json(
+        "recommend",
+        folder / "run",
+        "--users",
+        "u3,u7",
+        "--k",
+        5,
+        "--item-strength",
+        0.7,
+        "--user-strength",
+        0.2,
+        "--out",
+        out,
+    )
     table = pl.read_csv(out)
     assert table["user"].to_list() == ["u3"] * 5 + ["u7"] * 5
     assert table["rank"].to_list() == [1, 2, 3, 4, 5] * 2
@@ -118,8 +154,7 @@ def test_strengths_of_the_command_line_are_used(folder: Path, tmp_path: Path) ->
     assert saved.adjustment is not None
     user = split.train.user_positions(["u3"])[0]
     scores = (
-        saved.adjustment.query(saved.run.embeddings.user_vectors[user], 0.7, 0.2)
-        @ saved.run.embeddings.item_vectors.T
+        saved.adjustment.query(saved.run.embeddings.user_vectors[user], 0.7, 0.2) @ saved.run.embeddings.item_vectors.T
     )
     known = split.development.refit_train()
     scores[known.item_ix[known.user_ix == user]] = -np.inf
@@ -159,10 +194,7 @@ def test_tune_gives_the_same_without_a_test_part(folder: Path) -> None:
     manifest.write_text(json.dumps(content))
     tuned = call_json("tune", folder / "untested")
     reference = cp.load_adjustment(folder / "run")
-    assert (tuned["item_strength"], tuned["user_strength"]) == (
-        reference.item_strength,
-        reference.user_strength,
-    )
+    assert (tuned["item_strength"], tuned["user_strength"]) == (reference.item_strength, reference.user_strength)
 
 
 def test_one_thread_is_repeatable_bit_for_bit(folder: Path) -> None:
@@ -200,7 +232,7 @@ def test_the_demo_leaves_a_run_and_a_page(tmp_path: Path) -> None:
         (("evaluate", "nowhere"), "not a run folder"),
         (("report", "nowhere", "--out", "x.html"), "not a run folder"),
     ],
-)  # fmt: skip
+)
 def test_a_failure_is_one_sentence_and_exit_1(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
@@ -264,10 +296,7 @@ def test_public_names_are_the_ones_imported_for_type_checkers() -> None:
     tree = ast.parse(Path(cp.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     named = {
-        alias.name
-        for statement in block.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
+        alias.name for statement in block.body if isinstance(statement, ast.ImportFrom) for alias in statement.names
     }
     assert named == set(cp.__all__)
     for name in cp.__all__:
@@ -316,9 +345,7 @@ def test_the_audit_of_a_run_is_that_of_the_library(folder: Path, tmp_path: Path)
 
 def test_the_audit_of_anybody_s_lists(folder: Path, tmp_path: Path) -> None:
     lists = tmp_path / "lists.csv"
-    call_json(
-        "recommend", folder / "run", "--k", 10, "--item-strength", 0, "--user-strength", 0, "--out", lists
-    )
+    call_json("recommend", folder / "run", "--k", 10, "--item-strength", 0, "--user-strength", 0, "--out", lists)
     log = ("--interactions", folder / "log.csv", "--user", "who", "--item", "what")
     mine = ("--list-user", "user", "--list-item", "item")
     printed = call_json("audit", "--recommendations", lists, *mine, *log)
@@ -347,13 +374,20 @@ def test_the_audit_of_vectors_leaves_out_what_users_have(folder: Path, tmp_path:
         ("users", vectors.user_vectors, vectors.user_ids),
         ("items", vectors.item_vectors, vectors.item_ids),
     ):
-        pl.DataFrame({"id": ids.tolist(), "vector": matrix.tolist()}).write_parquet(
-            tmp_path / f"{name}.parquet"
-        )
+        pl.DataFrame({"id": ids.tolist(), "vector": matrix.tolist()}).write_parquet(tmp_path / f"{name}.parquet")
     words = [
-        "audit", "--user-vectors", tmp_path / "users.parquet", "--item-vectors", tmp_path / "items.parquet",
-        "--interactions", tmp_path / "train.parquet", "--holdout", tmp_path / "test.parquet", "--k", 10,
-    ]  # fmt: skip
+        "audit",
+        "--user-vectors",
+        tmp_path / "users.parquet",
+        "--item-vectors",
+        tmp_path / "items.parquet",
+        "--interactions",
+        tmp_path / "train.parquet",
+        "--holdout",
+        tmp_path / "test.parquet",
+        "--k",
+        10,
+    ]
     printed = call_json(*words)
     assert saved.adjustment is not None
     expected = cp.audit_model(saved.adjustment.with_strengths(0, 0), split.train, 10, held=split.test)
@@ -376,7 +410,7 @@ def test_an_audit_wants_one_thing_to_audit(folder: Path) -> None:
         ("--recommendations", "lists.csv"),
         ("--user-vectors", "users.npy", "--interactions", folder / "log.csv"),
         ("--user-vectors", "u", "--item-vectors", "v", "--recommendations", "r", "--interactions", "x"),
-    ):  # fmt: skip
+    ):
         assert call("audit", *words).exit_code == 2, words
     lists, log = ("--recommendations", "lists.csv"), ("--interactions", folder / "log.csv")
     vectors = ("--user-vectors", "u.npy", "--item-vectors", "v.npy")

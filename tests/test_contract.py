@@ -23,13 +23,24 @@ from counterpop.worlds import World, make_world, taste_recall
 
 # the same for all, so that methods differ and nothing else; MACR's products of three want more steps
 QUICK = {
-    "dim": 16, "epochs": 30, "lr": 0.05, "reg": 1e-3, "initial_scale": 0.1, "sampling": "interactions",
+    "dim": 16,
+    "epochs": 30,
+    "lr": 0.05,
+    "reg": 1e-3,
+    "initial_scale": 0.1,
+    "sampling": "interactions",
     "ledger_every": 4,
-}  # fmt: skip
+}
 GRAPH = {
-    "backbone": "lightgcn", "dim": 16, "epochs": 8, "lr": 0.02, "reg": 3e-4, "initial_scale": 0.1,
-    "check_every": 4, "threads": 2,
-}  # fmt: skip
+    "backbone": "lightgcn",
+    "dim": 16,
+    "epochs": 8,
+    "lr": 0.02,
+    "reg": 3e-4,
+    "initial_scale": 0.1,
+    "check_every": 4,
+    "threads": 2,
+}
 Make = Callable[[Split, int], Run]
 
 
@@ -47,9 +58,8 @@ METHODS: dict[str, Make] = {
     "macr": trained(MACR(0.3, 0.3), **QUICK | {"lr": 0.2, "epochs": 60}),
     "negatives by popularity": trained("plain", **QUICK | {"negative_power": 0.5}),
     **{name: corrected(name) for name in ("pc", "tten", "head-minus-tail")},
-    **{f"lightgcn {name}": trained(name, **GRAPH)
-       for name in ("plain", "gradient", "ips", "cause", "dice", "macr")},
-}  # fmt: skip
+    **{f"lightgcn {name}": trained(name, **GRAPH) for name in ("plain", "gradient", "ips", "cause", "dice", "macr")},
+}
 CLAIMS = [name for name in METHODS if "plain" not in name and "cause" not in name and name != "lightgcn macr"]
 
 
@@ -116,8 +126,9 @@ def test_it_saves_and_loads(name: str, tmp_path: Path) -> None:
     again = load_run(tmp_path / "run")
     assert again.run.settings == run.settings
     assert (again.adjustment.item_strength, again.adjustment.user_strength) == (
-        tuned.item_strength, tuned.user_strength,
-    )  # fmt: skip
+        tuned.item_strength,
+        tuned.user_strength,
+    )
     strengths = best.item_strength, best.user_strength
     before, after = (
         evaluate(a.with_strengths(*strengths), split, resamples=0).adjusted for a in (best, again.adjustment)

@@ -155,11 +155,10 @@ def test_calibration_is_chosen_on_validation(split: Split, adjustment: Adjustmen
     users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
     recall = {
         strength: measure(
-            calibrated_lists(adjustment, users, known.train, 20, strength), users, known.train, known.valid,
-            resamples=0,
+            calibrated_lists(adjustment, users, known.train, 20, strength), users, known.train, known.valid, resamples=0
         ).recall
         for strength in (0.0, 0.3, 0.9)
-    }  # fmt: skip
+    }
     assert recall[best] == max(recall.values())
     with pytest.raises(InputError, match="strength must be from 0 to 1, got 2"):
         calibrated_lists(adjustment, users, known.train, 20, 2)

@@ -51,9 +51,7 @@ def served(folder: Path) -> Iterator[tuple[Server, ServedModel]]:
 
 
 @contextmanager
-def opened(
-    browser: Any, url: str, width: int = 1280, scheme: str = "light", quiet: bool = True
-) -> Iterator[Any]:
+def opened(browser: Any, url: str, width: int = 1280, scheme: str = "light", quiet: bool = True) -> Iterator[Any]:
     """The page with a user's lists on it; where `quiet`, the console must have stayed empty."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     context.set_default_timeout(15_000)
@@ -92,18 +90,14 @@ def shown(metric: str, value: float) -> str:
     return f"{100 * value:.1f} %" if metric in ("tail_share", "coverage") else f"{value:.3f}"
 
 
-def test_sliders_show_what_evaluate_gives(
-    browser: Any, served: tuple[Server, ServedModel], folder: Path
-) -> None:
+def test_sliders_show_what_evaluate_gives(browser: Any, served: tuple[Server, ServedModel], folder: Path) -> None:
     server, model = served
     split = cp.load_split(folder / "run")
     with opened(browser, server.url) as page:
         for a, b in ((0, 0), (7, 3), (20, 12)):
             move(page, "item", a)
             move(page, "user", b)
-            found = cp.evaluate(
-                model.adjustment.with_strengths(a / 10, b / 10), split, "valid", resamples=0
-            ).adjusted
+            found = cp.evaluate(model.adjustment.with_strengths(a / 10, b / 10), split, "valid", resamples=0).adjusted
             for metric in TILES:
                 figure = page.locator(f'.tile[data-metric="{metric}"] .figure').inner_text()
                 assert figure == shown(metric, getattr(found, metric)), metric
@@ -111,14 +105,10 @@ def test_sliders_show_what_evaluate_gives(
             assert shares == [f"{100 * group['frequency']:.1f} %" for group in found.groups]
             assert page.locator("#item").get_attribute("aria-valuetext") == f"{a / 10:g}"
             assert page.locator("#user-shown").inner_text() == f"{b / 10:g}"
-        assert f"all {np.count_nonzero(split.development.valid.user_counts)} users" in page.inner_text(
-            "#sample"
-        )
+        assert f"all {np.count_nonzero(split.development.valid.user_counts)} users" in page.inner_text("#sample")
 
 
-def test_a_user_is_found_and_the_lists_explain_themselves(
-    browser: Any, served: tuple[Server, ServedModel]
-) -> None:
+def test_a_user_is_found_and_the_lists_explain_themselves(browser: Any, served: tuple[Server, ServedModel]) -> None:
     server, model = served
     with opened(browser, server.url) as page:
         move(page, "item", 8)
@@ -202,9 +192,7 @@ def test_a_click_on_the_curve_turns_the_dial(browser: Any, served: tuple[Server,
         place = page.locator("#curve .start").bounding_box()
         page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
         move_to = float(page.inner_text("#item-shown")), float(page.inner_text("#user-shown"))
-        a, b = (
-            measured[f"{side}_strengths"].index(x) for side, x in zip(("item", "user"), move_to, strict=True)
-        )
+        a, b = (measured[f"{side}_strengths"].index(x) for side, x in zip(("item", "user"), move_to, strict=True))
         values = measured["values"]
         assert values["gini"][a][b] == pytest.approx(values["gini"][0][0], abs=1e-3)
         assert values["ndcg"][a][b] == pytest.approx(values["ndcg"][0][0], abs=1e-3)
@@ -232,18 +220,13 @@ def test_it_can_be_read_on_every_screen(
         assert background == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 28)")
         found = axe.Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
-        tops = page.locator(".lists > section").evaluate_all(
-            "s => s.map((e) => e.getBoundingClientRect().top)"
-        )
+        tops = page.locator(".lists > section").evaluate_all("s => s.map((e) => e.getBoundingClientRect().top)")
         assert (tops[0] == tops[1]) == (width == 1280)  # side by side where there is room
 
 
 def test_the_page_asks_for_the_token(browser: Any, folder: Path) -> None:
     token = "a-token-of-enough-length"
-    with (
-        serving(folder / "run", tokens=[token]) as (server, _),
-        opened(browser, server.url, quiet=False) as page,
-    ):
+    with serving(folder / "run", tokens=[token]) as (server, _), opened(browser, server.url, quiet=False) as page:
         page.fill("#token input", token)
         page.click("#token button")
         page.wait_for_selector("#now-list li")

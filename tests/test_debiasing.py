@@ -46,9 +46,13 @@ def test_planted_popularity_is_taken_out(taste_world: World, split: cp.Split, la
     lists = {}
     for name, queries in (("plain", users), ("fixed", fix.query(users))):
         lists[name], _ = cp.rank(
-            queries, everyone.item_vectors, 20, users=np.arange(len(users), dtype=np.int32),
-            seen=[split.train], ties=np.arange(len(items)),
-        )  # fmt: skip
+            queries,
+            everyone.item_vectors,
+            20,
+            users=np.arange(len(users), dtype=np.int32),
+            seen=[split.train],
+            ties=np.arange(len(items)),
+        )
     found = {name: taste_recall(taste_world, top, exclude=split.train).mean() for name, top in lists.items()}
     assert 1 - found["fixed"] < 0.5 * (1 - found["plain"])  # most of what popularity had hidden
 
@@ -70,11 +74,7 @@ def test_the_order_of_rows_does_not_matter(taste_world: World, split: cp.Split) 
     first = cp.debias(users, items, split.train)
     shuffled = np.random.default_rng(0).permutation(len(items))
     again = cp.debias(
-        users,
-        items[shuffled],
-        split.train,
-        item_ids=split.train.item_ids[shuffled],
-        user_ids=split.train.user_ids,
+        users, items[shuffled], split.train, item_ids=split.train.item_ids[shuffled], user_ids=split.train.user_ids
     )
     assert again.tried == first.tried
     assert again.item_direction == pytest.approx(first.item_direction)
@@ -119,10 +119,13 @@ def test_the_order_of_a_ledger_is_that_of_the_vectors(taste_world: World, split:
     own = cp.find_directions(run.model, split.train)
     shuffled = np.random.default_rng(0).permutation(split.train.n_items)
     fix = cp.debias(
-        vectors.user_vectors, vectors.item_vectors[shuffled], split.train,
-        user_ids=vectors.user_ids, item_ids=vectors.item_ids[shuffled],
+        vectors.user_vectors,
+        vectors.item_vectors[shuffled],
+        split.train,
+        user_ids=vectors.user_ids,
+        item_ids=vectors.item_ids[shuffled],
         ledger=replace(ledger, items=ledger.items[shuffled]),
-    )  # fmt: skip
+    )
     assert fix.item_direction == pytest.approx(own.item, abs=1e-6)
     assert fix.user_direction == pytest.approx(own.user, abs=1e-6)
 
@@ -131,9 +134,11 @@ def test_the_order_of_a_ledger_is_that_of_the_vectors(taste_world: World, split:
 def test_every_mismatch_has_its_sentence(taste_world: World, split: cp.Split, side: str) -> None:
     users, items = planted(taste_world, 0.5)
     given = {
-        "user_vectors": users, "item_vectors": items,
-        "user_ids": split.train.user_ids, "item_ids": split.train.item_ids,
-    }  # fmt: skip
+        "user_vectors": users,
+        "item_vectors": items,
+        "user_ids": split.train.user_ids,
+        "item_ids": split.train.item_ids,
+    }
 
     def run(**changed: object) -> cp.Debiasing:
         return cp.debias(**given | changed, interactions=split.train)
@@ -157,9 +162,7 @@ def test_every_mismatch_has_its_sentence(taste_world: World, split: cp.Split, si
     with pytest.warns(cp.CounterpopWarning, match=f"1 {side} vectors are all zero"):
         run(**{names[0]: broken})
     mixed = np.random.default_rng(0).permutation(ids)
-    with pytest.warns(
-        cp.CounterpopWarning, match="as by chance: check that each vector stands beside its id"
-    ):
+    with pytest.warns(cp.CounterpopWarning, match="as by chance: check that each vector stands beside its id"):
         run(**{names[1]: mixed})
 
 
@@ -261,11 +264,24 @@ def test_the_command_in_every_format(
     )
     expected = cp.debias(users, items, log, holdout=later)
     for name in ("items.npy", "items.npz", "items.safetensors", "items.parquet", "wide.parquet"):
-        done = CliRunner().invoke(main, [
-            "debias", "--user-vectors", str(tmp_path / "users.npy"), "--item-vectors", str(tmp_path / name),
-            "--interactions", str(tmp_path / "log.parquet"), "--holdout", str(tmp_path / "later.csv"),
-            "--write-vectors", "--json", "--out", str(tmp_path / "fix"),
-        ])  # fmt: skip
+        done = CliRunner().invoke(
+            main,
+            [
+                "debias",
+                "--user-vectors",
+                str(tmp_path / "users.npy"),
+                "--item-vectors",
+                str(tmp_path / name),
+                "--interactions",
+                str(tmp_path / "log.parquet"),
+                "--holdout",
+                str(tmp_path / "later.csv"),
+                "--write-vectors",
+                "--json",
+                "--out",
+                str(tmp_path / "fix"),
+            ],
+        )
         assert done.exit_code == 0, done.stderr
         printed = json.loads(done.stdout)
         assert printed["uniform"]["adjusted"]["recall"] == expected.uniform.adjusted.recall
@@ -292,9 +308,7 @@ def test_the_command_in_every_format(
         ("v.txt", b"", "vectors are read from .npy, .npz, .safetensors or .parquet"),
     ],
 )
-def test_broken_vector_files_are_one_sentence(
-    name: str, content: bytes, sentence: str, tmp_path: Path
-) -> None:
+def test_broken_vector_files_are_one_sentence(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
     from counterpop.adapters.files import read_vectors
 
     (tmp_path / name).write_bytes(content)
@@ -351,9 +365,7 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     assert "gini is better (the 95\u00a0% intervals do not overlap)" in page
     row = dict(found.uniform.comparison["recall"], p_value=0.047)
     unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
-    write_debiasing(
-        replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html"
-    )
+    write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Not proven: leave the vectors as they are" in page
     assert "chance may explain it (p = 0.047, where p &lt; 0.01 is asked for)" in page

@@ -39,8 +39,9 @@ SCORES = [{"method": "gradient", "loss": loss, "normalised": normalised} for los
 BASELINES = [
     *({"options": options, "loss": loss} for options in (IPS(), CausE(0.2)) for loss in LOSSES),
     *({"options": DICE(weight=0.5, discrepancy=kind, penalty=0.1)} for kind in ("l1", "l2", "dcor")),
-    {"options": DICE(weight=0.5, penalty=0.0)}, {"options": MACR(item_weight=0.2, user_weight=0.1)},
-]  # fmt: skip
+    {"options": DICE(weight=0.5, penalty=0.0)},
+    {"options": MACR(item_weight=0.2, user_weight=0.1)},
+]
 LR = 0.05
 
 
@@ -153,9 +154,7 @@ def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[s
 @needs_kernels
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("given", [*SCORES, *({"options": IPS(), "loss": loss} for loss in LOSSES)], ids=repr)
-def test_a_kernel_adds_up_the_gradient_of_a_batch(
-    log: Interactions, given: dict[str, Any], every: int
-) -> None:
+def test_a_kernel_adds_up_the_gradient_of_a_batch(log: Interactions, given: dict[str, Any], every: int) -> None:
     """What LightGCN carries back: rows are shared, and every triple counts as it stands."""
     from counterpop.training.device.fused import scores
 
@@ -191,15 +190,11 @@ def test_epochs_on_a_gpu_go_through_the_kernel(
 @needs_gpu
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
 @pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
-def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(
-    log: Interactions, loss: str, normalised: bool, layers: int
-) -> None:
+def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(log: Interactions, loss: str, normalised: bool, layers: int) -> None:
     triples = torch.from_numpy(triples_of(log, 60)).long()
     models = []
     for device in ("cpu", "cuda"):
-        settings = settings_for(
-            device, backbone="lightgcn", layers=layers, loss=loss, normalised=normalised, batch=60
-        )
+        settings = settings_for(device, backbone="lightgcn", layers=layers, loss=loss, normalised=normalised, batch=60)
         trainee = DeviceEncoder(LightGCN(log, settings), log, settings)
         before = trainee.model()
         for _ in range(3):
@@ -297,9 +292,7 @@ def test_draws_of_dice_keep_their_law(log: Interactions, pool: float, device: st
 
 def test_many_users_keep_the_keys_whole(log: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "KEYS", 1 << 24)
-    sampler = DeviceSampler(
-        log, sampling="users", negatives=1, negative_power=0.5, device=torch.device("cpu"), seed=0
-    )
+    sampler = DeviceSampler(log, sampling="users", negatives=1, negative_power=0.5, device=torch.device("cpu"), seed=0)
     assert (1 << 23) < sampler._width * log.n_users <= 1 << 24
     assert sampler._keys.max() < 1 << 24
 
@@ -309,9 +302,7 @@ def test_users_who_touched_everything_or_nothing_are_left_out() -> None:
     rows = [(0, i) for i in range(5)] + [(u, i) for u in (2, 3) for i in (1, 3)]
     log = type(log)(*np.array(rows, np.int32).T.copy(), log.user_ids, log.item_ids)
     for how in ("interactions", "users"):
-        sampler = DeviceSampler(
-            log, sampling=how, negatives=1, negative_power=0, device=torch.device("cpu"), seed=0
-        )
+        sampler = DeviceSampler(log, sampling=how, negatives=1, negative_power=0, device=torch.device("cpu"), seed=0)
         users, _, negatives = sampler.epoch()
         assert set(users.tolist()) == {2, 3} and sampler.triples == 4
         assert set(negatives.tolist()) <= {0, 2, 4}

@@ -21,9 +21,7 @@ ITEMS = [(2, 0), (0, 2), (4, 0), (2, 0)]
 
 
 def toy_model(*, with_ledger: bool = True) -> Model:
-    vectors = Embeddings(
-        np.array(USERS, np.float32), np.array(ITEMS, np.float32), TRAIN.user_ids, TRAIN.item_ids
-    )
+    vectors = Embeddings(np.array(USERS, np.float32), np.array(ITEMS, np.float32), TRAIN.user_ids, TRAIN.item_ids)
     items, users = np.full((2, 4, 4, 2), 99, np.float32)  # by count: must not be used
     items[:, 2] = [(5, 1), (3, 1), (70, 0), (0, 0)]  # pull
     items[:, 3] = [(1, 0), (1, 8), (0, 70), (0, 0)]  # push
@@ -80,10 +78,7 @@ def test_every_estimator_gives_unit_vectors() -> None:
 
 
 def test_the_ledger_is_the_default_where_there_is_one_else_mean_vectors() -> None:
-    for model, names in (
-        (toy_model(), ("ledger", "ledger")),
-        (toy_model(with_ledger=False), ("head-mean", "mean")),
-    ):
+    for model, names in ((toy_model(), ("ledger", "ledger")), (toy_model(with_ledger=False), ("head-mean", "mean"))):
         found, named = find_directions(model, TRAIN), find_directions(model, TRAIN, *names)
         assert np.array_equal(found.item, named.item)
         assert np.array_equal(found.user, named.user)
@@ -104,15 +99,10 @@ def test_an_unknown_direction_is_refused_by_name() -> None:
 
 def test_vectors_that_cancel_have_no_direction() -> None:
     vectors = Embeddings(
-        np.array([(1, 0), (-1, 0)] * 2, np.float32),
-        np.array(ITEMS, np.float32),
-        TRAIN.user_ids,
-        TRAIN.item_ids,
+        np.array([(1, 0), (-1, 0)] * 2, np.float32), np.array(ITEMS, np.float32), TRAIN.user_ids, TRAIN.item_ids
     )
     with pytest.raises(InputError, match="the conformity direction is zero"):
         find_directions(Model(vectors), TRAIN)
-    vectors = Embeddings(
-        np.array(USERS, np.float32), np.zeros((4, 2), np.float32), TRAIN.user_ids, TRAIN.item_ids
-    )
+    vectors = Embeddings(np.array(USERS, np.float32), np.zeros((4, 2), np.float32), TRAIN.user_ids, TRAIN.item_ids)
     with pytest.raises(InputError, match="the popular direction is zero"):
         find_directions(Model(vectors), TRAIN)

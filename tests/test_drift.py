@@ -52,9 +52,7 @@ def test_new_data_of_the_same_kind_fit(world: cp.World, split: cp.Split, fix: cp
     assert cp.check_drift(fix, *planted(world), world.log).in_sample
 
 
-def test_vectors_of_a_new_training_need_a_new_adjustment(
-    world: cp.World, split: cp.Split, fix: cp.Debiasing
-) -> None:
+def test_vectors_of_a_new_training_need_a_new_adjustment(world: cp.World, split: cp.Split, fix: cp.Debiasing) -> None:
     """The same model with its dimensions in another order, as a new training might have it."""
     drift = cp.check_drift(fix, *planted(world, column=2), split.test, trained_on=split.train)
     assert drift.verdict == "renew"
@@ -76,9 +74,7 @@ def test_an_adjustment_that_no_longer_helps_is_switched_off(world: cp.World, spl
     assert off.verdict == "fits"
 
 
-def test_too_few_users_are_no_reason_to_switch_off(
-    world: cp.World, split: cp.Split, fix: cp.Debiasing
-) -> None:
+def test_too_few_users_are_no_reason_to_switch_off(world: cp.World, split: cp.Split, fix: cp.Debiasing) -> None:
     few = split.test.rows(np.arange(len(split.test)) % 40 == 0)
     drift = cp.check_drift(fix, *planted(world), few, trained_on=split.train)
     row = drift.against_plain.comparison["recall"]
@@ -88,9 +84,7 @@ def test_too_few_users_are_no_reason_to_switch_off(
     assert drift.sentence.startswith("Too few users to tell: on the new data it looks better")
 
 
-def test_the_sentence_does_not_deny_what_is_only_unproven(
-    world: cp.World, split: cp.Split, fix: cp.Debiasing
-) -> None:
+def test_the_sentence_does_not_deny_what_is_only_unproven(world: cp.World, split: cp.Split, fix: cp.Debiasing) -> None:
     drift = cp.check_drift(fix, *planted(world), split.test, trained_on=split.train)
     better, worse = (
         replace(drift, renewed=Effect(*pair, {}))
@@ -108,8 +102,7 @@ def test_pairs_that_prove_take_no_part_in_directions_made_anew(
 ) -> None:
     given = []
     monkeypatch.setattr(
-        "counterpop.drift.find_directions",
-        lambda model, log: given.append(log) or cp.find_directions(model, log),
+        "counterpop.drift.find_directions", lambda model, log: given.append(log) or cp.find_directions(model, log)
     )
     cp.check_drift(fix, *planted(world), split.test, trained_on=split.train)
     proves = hold_out(split.train, split.test, 0).parts[0].proves
@@ -137,14 +130,28 @@ def test_the_check_on_the_command_line(world: cp.World, split: cp.Split, tmp_pat
     np.save(tmp_path / "users.npy", users)
     np.save(tmp_path / "items.npy", items)
     log, later, new = (
-        write(part, tmp_path / f"{n}.parquet")
-        for n, part in enumerate((split.train, split.valid, split.test))
+        write(part, tmp_path / f"{n}.parquet") for n, part in enumerate((split.train, split.valid, split.test))
     )
     made = call(
-        "--user-vectors", str(tmp_path / "users.npy"), "--item-vectors", str(tmp_path / "items.npy"),
-        "--interactions", log, "--holdout", later, "--target", "ndcg", "--k", "10",
-        "--user", "who", "--item", "what", "--out", str(tmp_path / "fix"),
-    )  # fmt: skip
+        "--user-vectors",
+        str(tmp_path / "users.npy"),
+        "--item-vectors",
+        str(tmp_path / "items.npy"),
+        "--interactions",
+        log,
+        "--holdout",
+        later,
+        "--target",
+        "ndcg",
+        "--k",
+        "10",
+        "--user",
+        "who",
+        "--item",
+        "what",
+        "--out",
+        str(tmp_path / "fix"),
+    )
     assert made.exit_code == 0, made.output
     asked = call("--check", str(tmp_path / "fix"), "--interactions", new, "--json")
     assert asked.exit_code == 0, asked.output
@@ -152,9 +159,8 @@ def test_the_check_on_the_command_line(world: cp.World, split: cp.Split, tmp_pat
     assert printed["verdict"] == "fits"
     assert printed["target"] == "ndcg"  # what it was made with
     expected = cp.check_drift(
-        cp.load_adjustment(tmp_path / "fix"), users, items, split.test,
-        trained_on=split.train, target="ndcg", k=10,
-    )  # fmt: skip
+        cp.load_adjustment(tmp_path / "fix"), users, items, split.test, trained_on=split.train, target="ndcg", k=10
+    )
     assert printed["against_plain"]["adjusted"]["ndcg"] == expected.against_plain.adjusted.ndcg
     words = call("--check", str(tmp_path / "fix"), "--interactions", new, "--target", "recall").stdout
     assert "recall 0." in words
@@ -178,8 +184,18 @@ def test_wrong_usage_is_told(tmp_path: Path) -> None:
         ("--check", "a", "--holdout", "b", "--interactions", "log.csv"),
         ("--out", str(tmp_path / "fix"), "--interactions", "log.csv"),
         ("--out", str(tmp_path / "fix"), "--interactions", "log.csv", "--user-vectors", "u.npy"),
-        ("--out", "f", "--interactions", "log.csv", "--user-vectors", "u.npy", "--item-vectors", "i.npy",
-         "--model", "als.npz"),
+        (
+            "--out",
+            "f",
+            "--interactions",
+            "log.csv",
+            "--user-vectors",
+            "u.npy",
+            "--item-vectors",
+            "i.npy",
+            "--model",
+            "als.npz",
+        ),
         ("--out", "f", "--interactions", "log.csv", "--user-vectors", "u.npy", "--model", "als.npz"),
-    ):  # fmt: skip
+    ):
         assert call(*words).exit_code == 2, words

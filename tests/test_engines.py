@@ -128,11 +128,7 @@ def test_vectors_are_those_of_the_dense_reference(log: Interactions, layers: int
 
 
 def autograd_gradient(
-    log: Interactions,
-    tables: np.ndarray,
-    triples: np.ndarray,
-    settings: Settings,
-    kept: np.ndarray | float = 1.0,
+    log: Interactions, tables: np.ndarray, triples: np.ndarray, settings: Settings, kept: np.ndarray | float = 1.0
 ) -> np.ndarray:
     """The gradient of the loss at the tables, by torch's autograd through the dense reference."""
     values = torch.from_numpy(tables.astype(np.float64)).requires_grad_()
@@ -153,17 +149,10 @@ def autograd_gradient(
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("layers", [0, 1, 2, 3])
 @pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
-def test_the_gradient_is_autograds(
-    log: Interactions, loss: str, normalised: bool, layers: int, dropout: float
-) -> None:
+def test_the_gradient_is_autograds(log: Interactions, loss: str, normalised: bool, layers: int, dropout: float) -> None:
     """With no layers this is the gradient of MF: the same code, the graph left out."""
     settings = settings_for(
-        engine="native",
-        backbone="lightgcn",
-        loss=loss,
-        normalised=normalised,
-        threads=2,
-        edge_dropout=dropout,
+        engine="native", backbone="lightgcn", loss=loss, normalised=normalised, threads=2, edge_dropout=dropout
     )
     object.__setattr__(settings, "layers", layers)  # a backbone called lightgcn has one at least
     trainee, triples = LightGCN(log, settings), triples_of(log, 60)
@@ -218,9 +207,7 @@ def test_one_triple_in_so_many_is_recorded(split: Split, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_seed_and_threads_give_the_same_bits(split: Split, threads: int) -> None:
-    first, again, other = (
-        train(split, backbone="lightgcn", threads=threads, seed=seed, **QUICK) for seed in (5, 5, 6)
-    )
+    first, again, other = (train(split, backbone="lightgcn", threads=threads, seed=seed, **QUICK) for seed in (5, 5, 6))
     assert np.array_equal(first.embeddings.item_vectors, again.embeddings.item_vectors)
     assert np.array_equal(first.ledger.users, again.ledger.users)
     assert not np.array_equal(first.embeddings.item_vectors, other.embeddings.item_vectors)
@@ -229,9 +216,7 @@ def test_the_same_seed_and_threads_give_the_same_bits(split: Split, threads: int
 # --- training with each engine ---
 
 
-@pytest.mark.parametrize(
-    ("backbone", "engine"), [("lightgcn", "native"), ("lightgcn", "torch"), ("mf", "torch")]
-)
+@pytest.mark.parametrize(("backbone", "engine"), [("lightgcn", "native"), ("lightgcn", "torch"), ("mf", "torch")])
 def test_true_taste_is_found(world: World, split: Split, backbone: str, engine: str) -> None:
     """Adjusted lists hold more of what users truly like than plain ones."""
     lr = 0.02 if backbone == "lightgcn" else 0.1
@@ -251,10 +236,12 @@ def test_the_grid_on_a_device_is_the_grid(split: Split) -> None:
     vectors = run.model.embeddings
     expected = search_strengths(vectors, directions, split.train, split.development.valid)
     found = search_on_device(
-        torch.from_numpy(vectors.user_vectors), torch.from_numpy(vectors.item_vectors),
+        torch.from_numpy(vectors.user_vectors),
+        torch.from_numpy(vectors.item_vectors),
         (torch.from_numpy(directions.item), torch.from_numpy(directions.user)),
-        split.train, split.development.valid,
-    )  # fmt: skip
+        split.train,
+        split.development.valid,
+    )
     assert found.item_strengths == expected.item_strengths and found.users == expected.users
     assert set(found.values) == set(expected.values)
     for name, values in expected.values.items():
@@ -279,9 +266,7 @@ class Towers(torch.nn.Module):
 
     def __init__(self, n_users: int, features: np.ndarray) -> None:
         super().__init__()
-        self.users = torch.nn.Parameter(
-            torch.randn(n_users, 6, generator=torch.Generator().manual_seed(1)).double()
-        )
+        self.users = torch.nn.Parameter(torch.randn(n_users, 6, generator=torch.Generator().manual_seed(1)).double())
         self.register_buffer("features", torch.from_numpy(features))  # float64, as NumPy has it
         self.net = torch.nn.Linear(features.shape[1], 6, bias=False, dtype=torch.float64)
         torch.nn.init.constant_(self.net.weight, 0.1)
@@ -301,8 +286,9 @@ def test_an_encoder_is_trained_and_left_as_it_was(split: Split) -> None:
     weights = np.linalg.lstsq(features, items, rcond=None)[0]
     np.testing.assert_allclose(features @ weights, items, atol=1e-4)  # still seen through the features
     assert run.history[-1]["loss"] < run.history[0]["loss"]
-    again = train(split, encoder=lambda log: Towers(log.n_users, features), epochs=4, check_every=2, lr=0.01,
-                  ledger_every=1)  # fmt: skip
+    again = train(
+        split, encoder=lambda log: Towers(log.n_users, features), epochs=4, check_every=2, lr=0.01, ledger_every=1
+    )
     np.testing.assert_array_equal(again.model.embeddings.item_vectors, items)
 
 
@@ -416,9 +402,7 @@ def test_out_of_memory_says_what_to_lower(split: Split, monkeypatch: pytest.Monk
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(DeviceTables, "epoch", full)
-    with pytest.raises(
-        InputError, match=r"ran out of memory on cpu; lower dim \(now 16\) or batch \(now 4096\)"
-    ):
+    with pytest.raises(InputError, match=r"ran out of memory on cpu; lower dim \(now 16\) or batch \(now 4096\)"):
         train(split, engine="torch", dim=16)
 
 
@@ -429,18 +413,7 @@ def test_from_the_command_line(split: Split, tmp_path: Path) -> None:
         return CliRunner().invoke(main, [str(word) for word in words])
 
     artifacts.save_split(split, tmp_path / "split")
-    words = (
-        "train",
-        tmp_path / "split",
-        "--backbone",
-        "lightgcn",
-        "--dim",
-        8,
-        "--epochs",
-        4,
-        "--check-every",
-        2,
-    )
+    words = ("train", tmp_path / "split", "--backbone", "lightgcn", "--dim", 8, "--epochs", 4, "--check-every", 2)
     made = call(*words, "--layers", 1, "--out", tmp_path / "run", "--json")
     settings = json.loads(made.stdout)["settings"]
     assert (settings["backbone"], settings["layers"], settings["lr"]) == ("lightgcn", 1, 0.02)

@@ -138,9 +138,14 @@ def measures_of(recall: np.ndarray) -> Measures:
     n = len(recall)
     per_user = {name: np.zeros(n) for name in PER_USER} | {"recall": np.asarray(recall, dtype=np.float64)}
     return Measures(
-        *[0.0] * 7, groups=(), intervals={}, per_user=per_user, exposure=np.zeros(1, np.int64),
-        users=np.arange(n, dtype=np.int32), held="the same",
-    )  # fmt: skip
+        *[0.0] * 7,
+        groups=(),
+        intervals={},
+        per_user=per_user,
+        exposure=np.zeros(1, np.int64),
+        users=np.arange(n, dtype=np.int32),
+        held="the same",
+    )
 
 
 def test_a_planted_difference_is_found_and_none_elsewhere() -> None:
@@ -168,9 +173,9 @@ def test_the_p_value_is_that_of_all_signs() -> None:
 def test_without_a_difference_p_values_are_spread_evenly() -> None:
     draw = np.random.default_rng(1)
     p_values = [
-        compare(measures_of(draw.normal(size=60)), measures_of(draw.normal(size=60)), rounds=200, seed=s)[
-            "recall"
-        ]["p_value"]
+        compare(measures_of(draw.normal(size=60)), measures_of(draw.normal(size=60)), rounds=200, seed=s)["recall"][
+            "p_value"
+        ]
         for s in range(150)
     ]
     assert np.mean(p_values) == pytest.approx(0.5, abs=4 * math.sqrt(1 / 12 / 150))
@@ -204,17 +209,11 @@ def adjustment(split: Split) -> Adjustment:
     return Adjustment(found.item, found.user, 0.6, 1.4, vectors)
 
 
-def test_evaluation_measures_plain_and_adjusted_on_the_same_users(
-    adjustment: Adjustment, split: Split
-) -> None:
+def test_evaluation_measures_plain_and_adjusted_on_the_same_users(adjustment: Adjustment, split: Split) -> None:
     for on, held in (("test", split.test), ("valid", split.valid)):
         found = evaluate(adjustment, split, on=on, k=7, resamples=0)
         stored = Adjustment(
-            adjustment.item_direction,
-            adjustment.user_direction,
-            0.0,
-            0.0,
-            adjust(adjustment.embeddings, adjustment),
+            adjustment.item_direction, adjustment.user_direction, 0.0, 0.0, adjust(adjustment.embeddings, adjustment)
         )
         by_vectors = measure_model(stored, split.train, held, 7, resamples=0)
         plain = measure_model(adjustment.with_strengths(0, 0), split.train, held, 7, resamples=0)

@@ -43,9 +43,7 @@ def one_step(rows, lr, reg, bce, normalised, step=step_triples):
     users, items = rows[:1].copy(), rows[1:].copy()
     zero, one = np.array([0], np.int32), np.array([1], np.int32)
     lr, reg = rows.dtype.type(lr), rows.dtype.type(reg)
-    found = step(
-        users, items, zero, zero, one, zero, lr, reg, bce, normalised, NO_LEDGER, NO_LEDGER, 1, NO_WEIGHTS
-    )
+    found = step(users, items, zero, zero, one, zero, lr, reg, bce, normalised, NO_LEDGER, NO_LEDGER, 1, NO_WEIGHTS)
     return np.concatenate([users, items]), *found
 
 
@@ -81,9 +79,7 @@ def test_a_bpr_step_by_hand() -> None:
 @pytest.mark.parametrize(("bce", "normalised"), LOSSES)
 @pytest.mark.parametrize("every", [1, 7])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_steps_and_ledger_are_those_of_the_twin(
-    bce: bool, normalised: bool, every: int, weighted: bool
-) -> None:
+def test_steps_and_ledger_are_those_of_the_twin(bce: bool, normalised: bool, every: int, weighted: bool) -> None:
     draw = np.random.default_rng(2)
     n_users, n_items, dim, n = 12, 15, 9, 300
     users = draw.integers(n_users, size=n, dtype=np.int32)
@@ -139,9 +135,24 @@ def draw_once(log: Interactions, *, draws=0.0, negatives=1, law=None, n_blocks=1
     accept, alias = alias_table(np.empty(0) if law is None else law)
     state = np.random.default_rng(seed).integers(0, 2**64, 1, dtype=np.uint64)
     n = draw_triples(
-        low, high, log.user_starts, log.item_ix, 1 << 15, draws, negatives, accept, alias,
-        block_of, members, starts, *ANY_ITEM, np.zeros(0, bool), state, *out, order_starts,
-    )  # fmt: skip
+        low,
+        high,
+        log.user_starts,
+        log.item_ix,
+        1 << 15,
+        draws,
+        negatives,
+        accept,
+        alias,
+        block_of,
+        members,
+        starts,
+        *ANY_ITEM,
+        np.zeros(0, bool),
+        state,
+        *out,
+        order_starts,
+    )
     assert n == order_starts[-1]
     return low, high, log.user_starts, log.item_ix, draws, negatives, block_of, *out, order_starts
 
@@ -150,9 +161,7 @@ def draw_once(log: Interactions, *, draws=0.0, negatives=1, law=None, n_blocks=1
 @pytest.mark.parametrize("draws", [0.0, 2.5])
 @pytest.mark.parametrize("by_popularity", [False, True])
 @pytest.mark.parametrize("negatives", [1, 3])
-def test_triples_keep_their_contract(
-    n_blocks: int, draws: float, by_popularity: bool, negatives: int
-) -> None:
+def test_triples_keep_their_contract(n_blocks: int, draws: float, by_popularity: bool, negatives: int) -> None:
     log = random_log(30, 24, 0.25)
     law = log.item_counts.astype(np.float64) if by_popularity else None
     for seed, (low, high) in enumerate([(0, 30), (7, 19)]):
@@ -240,9 +249,8 @@ def test_threads_never_share_a_row_and_together_miss_none(sampling: str) -> None
     log = random_log(50, 40, np.linspace(0.02, 0.5, 40), seed=1)
     threads = 3
     sampler = TripleSampler(
-        log, sampling=sampling, negatives=1, negative_power=0.0, threads=threads,
-        generator=np.random.default_rng(0),
-    )  # fmt: skip
+        log, sampling=sampling, negatives=1, negative_power=0.0, threads=threads, generator=np.random.default_rng(0)
+    )
     met = set()
     for _ in range(80):
         drawn = sampler.epoch()
@@ -257,8 +265,11 @@ def test_threads_never_share_a_row_and_together_miss_none(sampling: str) -> None
                 assert not items[one] & items[other]
         if sampling == "interactions":
             n = [triples.block_starts[-1] for triples in drawn]
-            pairs = {(u, i) for t, m in zip(drawn, n, strict=True)
-                     for u, i in zip(t.users[:m].tolist(), t.items[:m].tolist(), strict=True)}  # fmt: skip
+            pairs = {
+                (u, i)
+                for t, m in zip(drawn, n, strict=True)
+                for u, i in zip(t.users[:m].tolist(), t.items[:m].tolist(), strict=True)
+            }
             assert sum(n) == len(log) == len(pairs)
         for t in drawn:
             m = t.block_starts[-1]
@@ -336,12 +347,28 @@ def run_grid(case, cells, anchors, k, tie, tail, weights):
     n_grid, n_items = shifts.shape[2], scores.shape[1]
     sums, weight, exposure = np.zeros((n_grid, 5)), np.zeros(1), np.zeros((n_items, n_grid), np.int32)
     given = {
-        "scores": scores, "item_shift": shifts[0], "user_shift": shifts[1], "item_part": parts[0],
-        "user_part": parts[1], "cell_starts": cells[0], "boxes": cells[1], "anchors": np.array(anchors),
-        "near": np.tile(np.arange(len(anchors)), (n_grid, 1)), "tie": tie, "counts": train.item_counts,
-        "tail": tail, "held_starts": held.user_starts, "held_items": held.item_ix, "held_weights": weights,
-        "users": users, "ideal": ideal_dcg(k), "k": k, "sums": sums, "weight": weight, "exposure": exposure,
-    }  # fmt: skip
+        "scores": scores,
+        "item_shift": shifts[0],
+        "user_shift": shifts[1],
+        "item_part": parts[0],
+        "user_part": parts[1],
+        "cell_starts": cells[0],
+        "boxes": cells[1],
+        "anchors": np.array(anchors),
+        "near": np.tile(np.arange(len(anchors)), (n_grid, 1)),
+        "tie": tie,
+        "counts": train.item_counts,
+        "tail": tail,
+        "held_starts": held.user_starts,
+        "held_items": held.item_ix,
+        "held_weights": weights,
+        "users": users,
+        "ideal": ideal_dcg(k),
+        "k": k,
+        "sums": sums,
+        "weight": weight,
+        "exposure": exposure,
+    }
     names = inspect.signature(search_grid.py_func).parameters
     looked_at = 0
     for low, high in stretches(len(users), 2):
@@ -353,17 +380,14 @@ def run_grid(case, cells, anchors, k, tie, tail, weights):
 @pytest.mark.parametrize("n_items", [6, 60, 700])
 @pytest.mark.parametrize(("spread", "levels"), [(2, 3), (40, 3), (40, 2000), (0, 2), (0, 0)])
 @pytest.mark.parametrize(("n_cells", "anchors"), [(1, [0]), (5, [3, 7, 12]), (6, list(range(16)))])
-def test_grid_misses_no_item(
-    n_items: int, spread: int, levels: int, n_cells: int, anchors: list[int]
-) -> None:
+def test_grid_misses_no_item(n_items: int, spread: int, levels: int, n_cells: int, anchors: list[int]) -> None:
     case = draw, train, held, users, scores, shifts, parts = grid_case(n_items, n_items, spread, levels)
     tie, tail = draw.permutation(n_items), draw.random(n_items) < 0.5
     weights = draw.integers(1, 5, len(held)).astype(np.float32)
     found = run_grid(case, cells_of(parts, n_cells, draw), anchors, 5, tie, tail, weights)
     sums, weight, exposure = twins.search_grid(
-        scores, *shifts, *parts, tie, train.item_counts, tail,
-        held.user_starts, held.item_ix, weights, users, 5,
-    )  # fmt: skip
+        scores, *shifts, *parts, tie, train.item_counts, tail, held.user_starts, held.item_ix, weights, users, 5
+    )
     assert np.array_equal(found[2], exposure)
     assert np.allclose(found[0], sums, rtol=1e-6)
     assert found[1] == pytest.approx(weight, rel=1e-6)

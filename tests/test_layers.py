@@ -13,11 +13,35 @@ import counterpop
 
 # The order of DESIGN.md, made a true order: `embeddings` stands before `worlds`, which uses its types.
 LAYERS = [
-    "errors", "kernels", "interactions", "embeddings", "readers", "worlds", "splits", "ledger", "runs",
-    "directions", "adjustment", "ranking", "metrics", "evaluation", "tuning", "corrections",
-    "training", "segmentation", "debiasing", "drift", "auditing", "artifacts", "reporting", "adapters",
-    "paper", "serving", "cli", "__main__",
-]  # fmt: skip
+    "errors",
+    "kernels",
+    "interactions",
+    "embeddings",
+    "readers",
+    "worlds",
+    "splits",
+    "ledger",
+    "runs",
+    "directions",
+    "adjustment",
+    "ranking",
+    "metrics",
+    "evaluation",
+    "tuning",
+    "corrections",
+    "training",
+    "segmentation",
+    "debiasing",
+    "drift",
+    "auditing",
+    "artifacts",
+    "reporting",
+    "adapters",
+    "paper",
+    "serving",
+    "cli",
+    "__main__",
+]
 TORCH_ONLY_IN = {"training", "adapters"}
 ROOT = Path(counterpop.__path__[0])
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

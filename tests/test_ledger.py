@@ -11,10 +11,7 @@ from counterpop.ledger import Ledger, gradient_picture
 def small_ledger() -> Ledger:
     """Every sum of every row another number, so that none can be taken for another."""
     return Ledger(
-        np.arange(24, dtype=np.float32).reshape(3, 4, 2),
-        -np.arange(16, dtype=np.float32).reshape(2, 4, 2),
-        1,
-        9,
+        np.arange(24, dtype=np.float32).reshape(3, 4, 2), -np.arange(16, dtype=np.float32).reshape(2, 4, 2), 1, 9
     )
 
 

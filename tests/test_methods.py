@@ -103,10 +103,14 @@ def test_dice_goes_down_its_slope(kind: int, weight: float) -> None:
     bare = sum(
         twins.dice_loss(
             *(case.rows[t][r].astype(np.float64) for t, r in three(u, i, j)),
-            bool(case.counts[j] > case.counts[i]), weight, dice.NONE, 0.0, 0.0,
+            bool(case.counts[j] > case.counts[i]),
+            weight,
+            dice.NONE,
+            0.0,
+            0.0,
         )
         for u, i, j in zip(case.users, case.items, case.negatives, strict=True)
-    )  # fmt: skip
+    )
     assert total == pytest.approx(bare, rel=1e-5) and recorded == N and loss != total
 
 
@@ -126,9 +130,7 @@ def test_macr_goes_down_its_slope(item_weight: float, user_weight: float) -> Non
     assert_rows(rows, moved)
     gradient = [np.zeros_like(table) for table in case.rows]
     at_branches = np.zeros_like(case.branches)
-    total, _ = macr.pull_triples(
-        *case.rows, *case.triples, f(REG), *case.branches, *given, *gradient, *at_branches
-    )
+    total, _ = macr.pull_triples(*case.rows, *case.triples, f(REG), *case.branches, *given, *gradient, *at_branches)
     assert_rows(gradient, summed)
     slope, expected = np.zeros_like(at_branches, dtype=np.float64), 0.0
     for u, i, j in zip(case.users, case.items, case.negatives, strict=True):
@@ -197,9 +199,15 @@ def test_dcor_drives_the_halves_apart(backbone: str, split: Split) -> None:
     found = {}
     for penalty in (0.0, 0.3):
         run = train(
-            split, method=DICE(discrepancy="dcor", penalty=penalty), backbone=backbone, dim=8, epochs=6,
-            threads=2, check_every=6, lr=0.02,
-        )  # fmt: skip
+            split,
+            method=DICE(discrepancy="dcor", penalty=penalty),
+            backbone=backbone,
+            dim=8,
+            epochs=6,
+            threads=2,
+            check_every=6,
+            lr=0.02,
+        )
         x, y = np.split(run.embeddings.item_vectors, 2, axis=1)
         found[penalty] = distance_correlation(x, y)[0]
     assert found[0.3] < 0.9 * found[0.0]
@@ -208,9 +216,12 @@ def test_dcor_drives_the_halves_apart(backbone: str, split: Split) -> None:
 # --- native and torch take the same steps ---
 
 METHODS: list[Options] = [
-    IPS(power=0.5), CausE(penalty=0.2), DICE(weight=0.5), DICE(discrepancy="l2", penalty=0.3),
+    IPS(power=0.5),
+    CausE(penalty=0.2),
+    DICE(weight=0.5),
+    DICE(discrepancy="l2", penalty=0.3),
     MACR(item_weight=0.2, user_weight=0.1),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -281,9 +292,19 @@ def test_steps_of_lightgcn_are_the_same_with_torch(log: Interactions, method: Op
 def test_every_method_trains_with_torch(world: World, name: str, backbone: str, device: str) -> None:
     split = split_intervened(world.log)
     run = train(
-        split, method=name, backbone=backbone, engine="torch", device=device, dim=8, epochs=2, check_every=2,
-        batch=512, ledger_every=1, lr=0.05, initial_scale=0.3,
-    )  # fmt: skip
+        split,
+        method=name,
+        backbone=backbone,
+        engine="torch",
+        device=device,
+        dim=8,
+        epochs=2,
+        check_every=2,
+        batch=512,
+        ledger_every=1,
+        lr=0.05,
+        initial_scale=0.3,
+    )
     assert run.history[-1]["loss"] < run.history[0]["loss"]
     tune(run, split)
 
@@ -343,9 +364,7 @@ def test_the_variants_of_ips() -> None:
     assert IPS(1, normalised=False).weights(counts) == pytest.approx([1, 2, 10, 10, 10])
     assert IPS(1, clip=1).weights(counts) == pytest.approx([0.01, 0.02, 0.1, 0.25, 1])
     assert IPS(1).weights(counts) == pytest.approx([0.1, 0.2, 1, 1, 1])
-    assert IPS(power=0.5, clip=1, normalised=False).weights(counts) == pytest.approx(
-        [1, 2**0.5, 10**0.5, 5, 10]
-    )
+    assert IPS(power=0.5, clip=1, normalised=False).weights(counts) == pytest.approx([1, 2**0.5, 10**0.5, 5, 10])
     assert IPS(power=0).weights(counts) == pytest.approx(np.ones(5))
     assert np.isfinite(IPS().weights(np.array([3, 0]))).all()
 
@@ -367,9 +386,7 @@ def test_macr_vectors_rank_by_its_formula(split: Split) -> None:
     adjustment = tune(run, split)
     for strength in (0.0, 0.7, 2.0):
         expected = (scores - strength * unit) * z_u[:, None] * z_i
-        ours = (
-            adjustment.query(model.embeddings.user_vectors, 0.0, strength) @ model.embeddings.item_vectors.T
-        )
+        ours = adjustment.query(model.embeddings.user_vectors, 0.0, strength) @ model.embeddings.item_vectors.T
         assert np.allclose(ours * z_u[:, None], expected, atol=1e-4)
 
 
@@ -395,16 +412,15 @@ def test_treated_rows_teach_the_second_vectors_alone() -> None:
     log = make_log([(0, 0), (0, 1), (1, 2), (1, 3), (2, 0), (2, 3)], 3, 40)
     treated = np.array([True, False, False, False, False, True])
     trainee = MatrixFactorisation(
-        log, Settings(method="cause", options=CausE(penalty=0.0), reg=0.0, dim=4, threads=1,
-                      sampling="interactions"), treated,
-    )  # fmt: skip
+        log,
+        Settings(method="cause", options=CausE(penalty=0.0), reg=0.0, dim=4, threads=1, sampling="interactions"),
+        treated,
+    )
     before = trainee._items.copy()
     assert np.array_equal(before[:40], before[40:])
     trainee.epoch(0.1)
     moved = (trainee._items != before).any(axis=1)
-    assert (
-        moved[[0, 1, 2, 3]].all() and moved[[40, 43]].all()
-    )  # the rows of item 0: (2, 0), and (0, 0) treated
+    assert moved[[0, 1, 2, 3]].all() and moved[[40, 43]].all()  # the rows of item 0: (2, 0), and (0, 0) treated
     assert 2 < moved[40:].sum() <= 4  # two positives and their negatives
 
 

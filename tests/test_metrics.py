@@ -63,17 +63,17 @@ def test_accuracy_against_ranx() -> None:
     listed = [row[row >= 0].tolist() for row in lists]
     # ranx compiles itself for a minute; as plain Python, in a process of its own, it needs seconds
     done = subprocess.run(
-        [sys.executable, "-c", RANX], input=json.dumps([wanted, listed, k]), capture_output=True, text=True,
-        check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
-    )  # fmt: skip
+        [sys.executable, "-c", RANX],
+        input=json.dumps([wanted, listed, k]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+    )
     outside = json.loads(done.stdout)
     hits, n_held = find_hits(lists, users, held), held.user_counts[users]
     assert n_held.max() > k > n_held.min()
-    for name, value in (
-        ("recall", recall(hits, n_held)),
-        ("hit_rate", hit_rate(hits)),
-        ("ndcg", ndcg(hits, n_held)),
-    ):
+    for name, value in (("recall", recall(hits, n_held)), ("hit_rate", hit_rate(hits)), ("ndcg", ndcg(hits, n_held))):
         assert np.allclose(value, outside[name], atol=1e-12), name
         assert 0 < value.mean() < 1
 
@@ -141,9 +141,7 @@ def test_exposure_and_means_in_lists_by_counting(data: st.DataObject) -> None:
     listed = [[int(i) for i in row if i >= 0] for row in lists]
     everything = [i for row in listed for i in row]
     assert exposure(lists, n_items).tolist() == [everything.count(i) for i in range(n_items)]
-    for popularity, share, row in zip(
-        average_popularity(lists, counts), tail_share(lists, head), listed, strict=True
-    ):
+    for popularity, share, row in zip(average_popularity(lists, counts), tail_share(lists, head), listed, strict=True):
         if row:
             assert popularity == pytest.approx(sum(counts[i] for i in row) / len(row))
             assert share == pytest.approx(sum(not head[i] for i in row) / len(row))

@@ -101,17 +101,11 @@ def test_a_page_is_light_and_takes_less_than_two_seconds_to_open(
     assert 0.05 < taken["TaskDuration"] < 2
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"]
-)
+@pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"])
 @pytest.mark.parametrize("name", ["report", "audit", "debias", "paper"])
-def test_everybody_can_read_it(
-    visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path
-) -> None:
+def test_everybody_can_read_it(visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path) -> None:
     page = visit(name, size, scheme)
-    page.evaluate(
-        "document.querySelectorAll('details:not(.numbers)').forEach((part) => { part.open = true })"
-    )
+    page.evaluate("document.querySelectorAll('details:not(.numbers)').forEach((part) => { part.open = true })")
     page.locator(".numbers summary").first.click()
     page.locator(".numbers table").first.wait_for()
     page.screenshot(path=tmp_path / "page.png")
@@ -158,9 +152,7 @@ def test_the_keyboard_reaches_contents_menus_and_numbers(visit: Any, reports: li
     assert page.evaluate("document.activeElement.textContent") == "Comparison"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.wait_for_function(
-        "() => Math.abs(document.querySelector('#part-2').getBoundingClientRect().top) < 100"
-    )
+    page.wait_for_function("() => Math.abs(document.querySelector('#part-2').getBoundingClientRect().top) < 100")
     menu = page.locator("select").first
     menu.scroll_into_view_if_needed()
     figure = page.locator("figure", has=page.locator("select")).first

@@ -187,9 +187,7 @@ def test_the_code_version_knows_code_from_comments(tmp_path: Path, monkeypatch: 
     runs.code_version.cache_clear()
 
 
-def test_the_choice_looks_at_validation_alone(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_choice_looks_at_validation_alone(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a test part that cannot be read the search still comes to its choice."""
     bench = Bench(data, tmp_path / "runs", MF)
     split = bench.split("ml10m")
@@ -321,9 +319,7 @@ def test_mixed_validation_parts_hold_the_asked_share(data: Path) -> None:
     first, second = split.valid, split.test
     mixed = runs.mix(first, second, 0.75, seed=0)
     size = min(len(first), len(second))
-    both = [
-        {*zip(part.user_ix.tolist(), part.item_ix.tolist(), strict=True)} for part in (first, second, mixed)
-    ]
+    both = [{*zip(part.user_ix.tolist(), part.item_ix.tolist(), strict=True)} for part in (first, second, mixed)]
     assert len(mixed) == size
     assert len(both[2] & both[0]) == round(0.75 * size)
     assert both[2] <= both[0] | both[1]
@@ -373,9 +369,8 @@ def test_intervals_over_seeds_are_students() -> None:
 def test_claims_are_judged_by_our_numbers(ours: tuple[float, float], verdict: str) -> None:
     cases = "a", "b"
     claim = compare_pairs(
-        "x", {case: (value, 1.0) for case, value in zip(cases, ours, strict=True)},
-        dict.fromkeys(cases, (1.1, 1.0)),
-    )  # fmt: skip
+        "x", {case: (value, 1.0) for case, value in zip(cases, ours, strict=True)}, dict.fromkeys(cases, (1.1, 1.0))
+    )
     assert claim.verdict == verdict
     assert ("Not in: b" in claim.evidence) is (verdict == "not seen")
     assert compare_pairs("x", {}, {}).verdict == "not tested"
@@ -397,11 +392,7 @@ def test_groups_are_called_as_in_reports() -> None:
 
 
 def test_published_cells_are_complete_and_in_order() -> None:
-    assert published.table3("lightgcn", "gowalla", "gradient") == {
-        "recall": 0.081,
-        "hit_rate": 0.263,
-        "ndcg": 0.053,
-    }
+    assert published.table3("lightgcn", "gowalla", "gradient") == {"recall": 0.081, "hit_rate": 0.263, "ndcg": 0.053}
     for backbone in plan.BACKBONES:
         for dataset in published.DATASETS:
             best = published.table3(backbone, dataset, "gradient")
@@ -409,18 +400,19 @@ def test_published_cells_are_complete_and_in_order() -> None:
                 cell = published.table3(backbone, dataset, method)
                 assert all(0 < cell[metric] <= best[metric] for metric in published.METRICS)
         for n in (0, 1):
-            assert (
-                published.SECONDS[backbone, "gradient"][n] / published.SECONDS[backbone, "plain"][n]
-                < cost.CHEAP
-            )
+            assert published.SECONDS[backbone, "gradient"][n] / published.SECONDS[backbone, "plain"][n] < cost.CHEAP
 
 
 def test_text_from_outside_is_escaped_on_the_page(tmp_path: Path) -> None:
     item = Item(
-        "table1", "A <b>title</b>", "lead", (Table("t", ("<i>",), [["<script>"]], ("<u>",)),),
+        "table1",
+        "A <b>title</b>",
+        "lead",
+        (Table("t", ("<i>",), [["<script>"]], ("<u>",)),),
         (Figure("<em>", "lines", "x", "y", [{"name": "n", "x": [1], "y": [2]}]),),
-        (Claim("<a>", "confirmed", "<p>"),), missing=("<s>",),
-    )  # fmt: skip
+        (Claim("<a>", "confirmed", "<p>"),),
+        missing=("<s>",),
+    )
     writing.write_item(item, tmp_path, Plan(), Cache(tmp_path))
     writing.write_overview(tmp_path, list(ITEMS))
     page = (tmp_path / "index.html").read_text()
@@ -496,9 +488,7 @@ def test_the_paper_is_made_from_public_names() -> None:
                 assert node.attr in {*cp.__all__, "__version__", "__path__"}, f"{path.name}: cp.{node.attr}"
 
 
-@pytest.mark.skipif(
-    not (REAL / "ml10m.npz").exists(), reason="the paper's data are not here (COUNTERPOP_DATA)"
-)
+@pytest.mark.skipif(not (REAL / "ml10m.npz").exists(), reason="the paper's data are not here (COUNTERPOP_DATA)")
 def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) -> None:
     bench = Bench(REAL, tmp_path, Plan(quick=True))
     one, two = make_table1(bench), make_table2(bench)

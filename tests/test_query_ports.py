@@ -61,9 +61,7 @@ console.log(JSON.stringify({{ out, refused }}));
 """
     (tmp_path / "port.cjs").write_text(script)
     given = json.dumps({"users": users.tolist(), "cases": CASES})
-    done = subprocess.run(
-        [node, str(tmp_path / "port.cjs")], input=given, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([node, str(tmp_path / "port.cjs")], input=given, capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout)
     expected = [fix.query(users, a, b) for a, b in [*CASES, (None, None), (None, None)]]
     for theirs, ours in zip(printed["out"], expected, strict=True):
@@ -101,8 +99,7 @@ def test_sql(fix: cp.Adjustment, users: np.ndarray, tmp_path: Path) -> None:
         assert ranked == np.argsort(-items @ fix.query(users[6]))[:20].tolist()
         # the transform is worked out once, so an index on inner products serves the search
         plan = ask(
-            "CREATE INDEX ON items USING hnsw (embedding vector_ip_ops);\nSET enable_seqscan = off;\n"
-            f"EXPLAIN {search}"
+            f"CREATE INDEX ON items USING hnsw (embedding vector_ip_ops);\nSET enable_seqscan = off;\nEXPLAIN {search}"
         )
         assert any("Index Scan using items_embedding_idx on items" in line for line in plan)
     finally:

@@ -59,9 +59,13 @@ def test_places_without_an_item_hold_minus_one() -> None:
     seen = make_log([(0, 0), (0, 1), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)], 3, 4)
     items = np.array([[4], [3], [2], [1]], np.float32)
     lists, scores = rank(
-        np.ones((3, 1), np.float32), items, 3, users=np.arange(3, dtype=np.int32), seen=[seen],
+        np.ones((3, 1), np.float32),
+        items,
+        3,
+        users=np.arange(3, dtype=np.int32),
+        seen=[seen],
         ties=tie_order(np.arange(4)),
-    )  # fmt: skip
+    )
     assert lists.tolist() == [[2, -1, -1], [-1, -1, -1], [0, 1, 2]]
     assert scores[0, 0] == 2 and (scores[lists < 0] == LEFT_OUT).all()
 
@@ -69,12 +73,7 @@ def test_places_without_an_item_hold_minus_one() -> None:
 def test_more_places_than_items_gives_as_many_as_there_are_items() -> None:
     items = whole_vectors(6, 3, 0)
     lists, _ = rank(
-        whole_vectors(2, 3, 1),
-        items,
-        9,
-        users=np.arange(2, dtype=np.int32),
-        seen=[],
-        ties=tie_order(np.arange(6)),
+        whole_vectors(2, 3, 1), items, 9, users=np.arange(2, dtype=np.int32), seen=[], ties=tie_order(np.arange(6))
     )
     assert np.sort(lists, axis=1).tolist() == [list(range(6))] * 2
 
@@ -111,14 +110,22 @@ def test_ties_are_a_shuffle_that_depends_on_the_id_alone(ids: np.ndarray) -> Non
 def test_no_place_is_no_list() -> None:
     with pytest.raises(InputError, match="k must be at least 1, got 0"):
         rank(
-            np.ones((1, 1), np.float32), np.ones((2, 1), np.float32), 0, users=np.zeros(1, np.int32), seen=[],
+            np.ones((1, 1), np.float32),
+            np.ones((2, 1), np.float32),
+            0,
+            users=np.zeros(1, np.int32),
+            seen=[],
             ties=np.arange(2),
-        )  # fmt: skip
+        )
 
 
 def test_no_queries_give_no_lists() -> None:
     lists, scores = rank(
-        np.empty((0, 2), np.float32), np.ones((3, 2), np.float32), 2, users=np.empty(0, np.int32), seen=[],
+        np.empty((0, 2), np.float32),
+        np.ones((3, 2), np.float32),
+        2,
+        users=np.empty(0, np.int32),
+        seen=[],
         ties=np.arange(3),
-    )  # fmt: skip
+    )
     assert lists.shape == scores.shape == (0, 2)

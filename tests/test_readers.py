@@ -117,9 +117,7 @@ def test_every_source_gives_the_same_log(source: str, tmp_path: Path) -> None:
 ids = st.one_of(
     st.lists(st.integers(-3, 12), min_size=2, unique=True),
     st.lists(st.integers(-(2**62), 2**62), min_size=2, unique=True),
-    st.lists(
-        st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1), min_size=2, unique=True
-    ),
+    st.lists(st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1), min_size=2, unique=True),
 )
 
 
@@ -157,8 +155,7 @@ def test_log_equals_a_dict_whatever_the_order_of_rows(
     elif how == "pandas":
         source = pd.DataFrame({name: np.array(rows[name], dtype=object)[order] for name in rows})
     elif (
-        how == "npz"
-        and min(min(rows[side]) if frame[side].dtype == pl.Int64 else 0 for side in ("user", "item")) >= 0
+        how == "npz" and min(min(rows[side]) if frame[side].dtype == pl.Int64 else 0 for side in ("user", "item")) >= 0
     ):
         source = tmp_path_factory.mktemp("logs") / "log.npz"
         np.savez(source, **{name: np.array(rows[name])[order] for name in rows})
@@ -229,9 +226,7 @@ def test_low_ratings_go_before_ids_are_counted() -> None:
 
 def test_latest_time_and_earliest_part_of_a_repeated_pair() -> None:
     log = read_interactions(
-        table(t=[1, 2, 3, 9, 4], fold=["test", "valid", "Train", "intervened", "validation"]),
-        time="t",
-        split="fold",
+        table(t=[1, 2, 3, 9, 4], fold=["test", "valid", "Train", "intervened", "validation"]), time="t", split="fold"
     )
     assert pairs(log) == sorted(PAIRS)
     assert log.time is not None and log.time.tolist() == [9, 3, 1, 4]
@@ -246,13 +241,7 @@ NOON = datetime(2024, 2, 29, 12, tzinfo=UTC).timestamp()
     [
         [NOON] * 5,
         [f"{NOON}"] * 5,
-        [
-            "2024-02-29T12:00:00",
-            "2024-02-29 12:00:00",
-            "2024-02-29T12:00:00Z",
-            "2024-02-29T14:00+02:00",
-            "20240229T12",
-        ],
+        ["2024-02-29T12:00:00", "2024-02-29 12:00:00", "2024-02-29T12:00:00Z", "2024-02-29T14:00+02:00", "20240229T12"],
         [datetime(2024, 2, 29, 12)] * 5,
         pl.Series([datetime(2024, 2, 29, 12)] * 5, dtype=pl.Datetime("ns")).dt.replace_time_zone("UTC"),
         pl.Series([datetime(2024, 2, 29, 14)] * 5).dt.replace_time_zone("Africa/Cairo"),
@@ -293,9 +282,7 @@ def test_other_kinds_of_ids(tmp_path: Path) -> None:
     big = [2**63 + 5, 1, 2, 3, 4]
     assert (
         str(2**63 + 5)
-        in read_interactions(
-            pl.DataFrame({"user": pl.Series(big, dtype=pl.UInt64), "item": ITEMS})
-        ).user_ids.tolist()
+        in read_interactions(pl.DataFrame({"user": pl.Series(big, dtype=pl.UInt64), "item": ITEMS})).user_ids.tolist()
     )
     assert str(2**63 + 5) in read_interactions(pd.DataFrame({"user": big, "item": ITEMS})).user_ids.tolist()
     text = "user,item\n" + "".join(f"{u},{i}\n" for u, i in zip(big, ITEMS, strict=True))
@@ -371,164 +358,64 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "folder": (lambda d: d, {}, "is a folder; pass"),
     "extension": (lambda d: write(d, "log.xlsx", "x"), {}, r"log\.xlsx must end in one of \.csv, .*rename"),
     "empty": (lambda d: write(d, "log.csv", ""), {}, "is empty; pass a file"),
-    "blank": (
-        lambda d: write(d, "log.csv", "\n\n"),
-        {},
-        "log.csv has no column 'user'|log.csv could not be read",
-    ),
+    "blank": (lambda d: write(d, "log.csv", "\n\n"), {}, "log.csv has no column 'user'|log.csv could not be read"),
     "header only": (lambda d: write(d, "log.csv", "user,item\n"), {}, "needs rows, but .*log.csv holds none"),
-    "no user column": (
-        as_csv,
-        {"user": "who"},
-        "no column 'who', only 'user', 'item'; .* user=, or header=False",
-    ),
+    "no user column": (as_csv, {"user": "who"}, "no column 'who', only 'user', 'item'; .* user=, or header=False"),
     "no time column": (lambda d: table(), {"time": "t"}, "polars table has no column 't', .* as time=$"),
     "no rating column": (lambda d: table(), {"min_rating": 3}, "no column 'rating', .* rating="),
     "no split column": (as_npz, {"split": "fold"}, "no column 'fold', only 'user', 'item'; .* split="),
-    "null id": (
-        lambda d: table(item=["a", "b", None, "c", "d"]),
-        {},
-        "'item' .* row 3 holds nothing; correct",
-    ),
-    "empty id": (
-        lambda d: table(item=["a", "", "b", "c", "d"]),
-        {},
-        "'item' .* an id .* row 2 holds nothing",
-    ),
-    "csv gap": (
-        lambda d: write(d, "log.csv", "user_id,item\n1,2\n,3\n"),
-        {},
-        "'user_id' .* row 2 holds nothing",
-    ),
-    "csv short": (
-        lambda d: write(d, "log.csv", "user,item\n1,2\n3\n4,5\n"),
-        {},
-        "'item' .* row 2 holds nothing",
-    ),
-    "pandas nan": (
-        lambda d: pd.DataFrame({"user": [1, np.nan], "item": [1, 2]}),
-        {},
-        "'user' .*row 2 holds nan",
-    ),
-    "pandas none": (
-        lambda d: pd.DataFrame({"user": ["a", None], "item": [1, 2]}),
-        {},
-        "'user' .*row 2 holds nothing",
-    ),
-    "fraction": (
-        lambda d: table(user=[1.0, 2.0, 2.5, 3.0, 4.0]),
-        {},
-        r"'user' .*whole number.* row 3 holds 2\.5",
-    ),
-    "inexact": (
-        lambda d: table(user=[1.0, 2.0, 2.0**60, 3.0, 4.0]),
-        {},
-        "'user' .*row 3 holds 1.15",
-    ),
+    "null id": (lambda d: table(item=["a", "b", None, "c", "d"]), {}, "'item' .* row 3 holds nothing; correct"),
+    "empty id": (lambda d: table(item=["a", "", "b", "c", "d"]), {}, "'item' .* an id .* row 2 holds nothing"),
+    "csv gap": (lambda d: write(d, "log.csv", "user_id,item\n1,2\n,3\n"), {}, "'user_id' .* row 2 holds nothing"),
+    "csv short": (lambda d: write(d, "log.csv", "user,item\n1,2\n3\n4,5\n"), {}, "'item' .* row 2 holds nothing"),
+    "pandas nan": (lambda d: pd.DataFrame({"user": [1, np.nan], "item": [1, 2]}), {}, "'user' .*row 2 holds nan"),
+    "pandas none": (lambda d: pd.DataFrame({"user": ["a", None], "item": [1, 2]}), {}, "'user' .*row 2 holds nothing"),
+    "fraction": (lambda d: table(user=[1.0, 2.0, 2.5, 3.0, 4.0]), {}, r"'user' .*whole number.* row 3 holds 2\.5"),
+    "inexact": (lambda d: table(user=[1.0, 2.0, 2.0**60, 3.0, 4.0]), {}, "'user' .*row 3 holds 1.15"),
     "infinite": (lambda d: table(user=[1.0, float("inf"), 2.0, 3.0, 4.0]), {}, "'user' .*row 2 holds inf"),
-    "list ids": (
-        lambda d: table(user=[[1], [2]] * 2 + [[3]]),
-        {},
-        r"'user' .*numbers or text.* List\(Int64\)",
-    ),
-    "struct ids": (
-        lambda d: table(user=[{"a": n} for n in range(5)]),
-        {},
-        "'user' .*numbers or text.* Struct",
-    ),
-    "npz negative": (
-        lambda d: npz(d, user=[0, 1, -4], item=[1, 2, 3]),
-        {},
-        "'user' .*position .* row 3 holds -4",
-    ),
+    "list ids": (lambda d: table(user=[[1], [2]] * 2 + [[3]]), {}, r"'user' .*numbers or text.* List\(Int64\)"),
+    "struct ids": (lambda d: table(user=[{"a": n} for n in range(5)]), {}, "'user' .*numbers or text.* Struct"),
+    "npz negative": (lambda d: npz(d, user=[0, 1, -4], item=[1, 2, 3]), {}, "'user' .*position .* row 3 holds -4"),
     "npz fraction": (lambda d: npz(d, user=[0, 1, 2], item=[1, 0.5, 3]), {}, r"'item' .* row 2 holds 0\.5"),
     "npz lengths": (lambda d: npz(d, user=[0, 1], item=[1, 2, 3]), {}, r"one length, got .*'item': \(3,\)"),
     "npz matrix": (lambda d: npz(d, user=[[0, 1]], item=[[1, 2]]), {}, "must be flat"),
-    "npz pickled": (
-        lambda d: npz(d, user=np.array([{}, 1]), item=[1, 2]),
-        {},
-        "pickled objects.*plain arrays",
-    ),
+    "npz pickled": (lambda d: npz(d, user=np.array([{}, 1]), item=[1, 2]), {}, "pickled objects.*plain arrays"),
     "npz cut": (lambda d: cut(as_npz(d)), {}, "is not an npz file, or is cut short"),
     "npz damaged": (damaged_npz, {}, "log.npz could not be read as npz"),
     "npz of text": (lambda d: write(d, "log.npz", "user,item"), {}, "is not an npz file"),
     "parquet cut": (lambda d: cut(as_parquet(d)), {}, "log.parquet could not be read as parquet"),
-    "parquet of text": (
-        lambda d: write(d, "log.parquet", "user,item\n1,2\n"),
-        {},
-        "could not be read as parquet",
-    ),
-    "parquet hollow": (
-        lambda d: write(d, "log.parquet", b"PAR1" + bytes(99) + b"PAR1"),
-        {},
-        "read as parquet",
-    ),
+    "parquet of text": (lambda d: write(d, "log.parquet", "user,item\n1,2\n"), {}, "could not be read as parquet"),
+    "parquet hollow": (lambda d: write(d, "log.parquet", b"PAR1" + bytes(99) + b"PAR1"), {}, "read as parquet"),
     "ragged": (
         lambda d: write(d, "log.csv", "user,item,x\n1,2,3\n3,4,5,6\n"),
         {},
         "line 3 has 4 fields where line 1 has 3",
     ),
     "ragged pairs": (lambda d: write(d, "log.tsv", "user\titem\n1\t2\n3\t4\t5\n"), {}, "line 3 has 3 fields"),
-    "latin-1": (
-        lambda d: write(d, "log.csv", b"user,item\n1,caf\xe9\n2,b\n"),
-        {},
-        "could not be read as csv.*utf-8",
-    ),
+    "latin-1": (lambda d: write(d, "log.csv", b"user,item\n1,caf\xe9\n2,b\n"), {}, "could not be read as csv.*utf-8"),
     "gz cut": (lambda d: cut(as_gz(d)), {}, "log.csv.gz could not be read as csv"),
-    "txt latin-1": (
-        lambda d: write(d, "log.txt", b"1 caf\xe9\n2 b\n"),
-        {},
-        "could not be read as text.*utf-8",
-    ),
+    "txt latin-1": (lambda d: write(d, "log.txt", b"1 caf\xe9\n2 b\n"), {}, "could not be read as text.*utf-8"),
     "txt alone": (lambda d: write(d, "log.txt", "1 2 3\n\n9\n"), {}, "line 3 holds only '9'; leave"),
-    "one user": (
-        lambda d: table(user=[4] * 5),
-        {},
-        "at least two users, but the polars table holds only 4; .*user=",
-    ),
+    "one user": (lambda d: table(user=[4] * 5), {}, "at least two users, but the polars table holds only 4; .*user="),
     "one item": (lambda d: table(item=["x"] * 5), {}, "at least two items, .* only 'x'; .*item="),
     "text rating": (
         lambda d: table(r=["1", "2", "good", "3", "4"]),
         {"rating": "r"},
         "'r' .*number.* row 3 holds 'good'",
     ),
-    "nan rating": (
-        lambda d: table(r=[1.0, 2.0, 3.0, float("nan"), 4.0]),
-        {"rating": "r"},
-        "'r' .*row 4 holds nan",
-    ),
+    "nan rating": (lambda d: table(r=[1.0, 2.0, 3.0, float("nan"), 4.0]), {"rating": "r"}, "'r' .*row 4 holds nan"),
     "null rating": (lambda d: table(r=[1, None, 3, 3, 4]), {"rating": "r"}, "'r' .*row 2 holds nothing"),
-    "all rated low": (
-        lambda d: table(rating=[1] * 5),
-        {"min_rating": 4},
-        r"no row .* 'rating' of 4 .*highest is 1\.0",
-    ),
-    "text time": (
-        lambda d: table(t=["2024-01-01"] * 4 + ["soon"]),
-        {"time": "t"},
-        "'t' .*ISO.* row 5 holds 'soon'",
-    ),
-    "null time": (
-        lambda d: table(t=[date(2024, 1, 1)] * 3 + [None] * 2),
-        {"time": "t"},
-        "'t' .*row 4 holds nothing",
-    ),
+    "all rated low": (lambda d: table(rating=[1] * 5), {"min_rating": 4}, r"no row .* 'rating' of 4 .*highest is 1\.0"),
+    "text time": (lambda d: table(t=["2024-01-01"] * 4 + ["soon"]), {"time": "t"}, "'t' .*ISO.* row 5 holds 'soon'"),
+    "null time": (lambda d: table(t=[date(2024, 1, 1)] * 3 + [None] * 2), {"time": "t"}, "'t' .*row 4 holds nothing"),
     "split number": (lambda d: table(split=[0, 1, 2, 3, 4]), {}, r"'split' .*0 to 3.* row 5 holds 4"),
     "split fraction": (lambda d: table(split=[0.0, 0.5, 2.0, 3.0, 3.0]), {}, r"'split' .*row 2 holds 0\.5"),
     "split word": (lambda d: table(split=["train", "dev"] + ["test"] * 3), {}, "'split' .*row 2 holds 'dev'"),
     "split truth": (lambda d: table(test=[True] * 5), {"split": "test"}, "'test' .*row 1 holds 'true'"),
     "split null": (lambda d: table(split=[0, 1, None, 3, 3]), {}, "'split' .*row 3 holds nothing"),
     "split list": (lambda d: table(split=[[0]] * 5), {}, "column 'split' .* could not be read as a split"),
-    "duration": (
-        lambda d: table(t=[date(2024, 1, 2) - date(2024, 1, 1)] * 4 + [None]),
-        {"time": "t"},
-        "'t' .*row 5",
-    ),
-    "same names": (
-        lambda d: pd.DataFrame([[1, 2]], columns=["user", "user"]),
-        {},
-        "each column once, got .*user",
-    ),
+    "duration": (lambda d: table(t=[date(2024, 1, 2) - date(2024, 1, 1)] * 4 + [None]), {"time": "t"}, "'t' .*row 5"),
+    "same names": (lambda d: pd.DataFrame([[1, 2]], columns=["user", "user"]), {}, "each column once, got .*user"),
     "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
     "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
@@ -572,8 +459,7 @@ LISTS = {"user": [2, 1, 2, 1, 2], "item": ["c", "c", "b", "a", "a"]}
 def listed(found: Recommendations) -> dict[Any, list[Any]]:
     ids = found.log.item_ids
     return {
-        found.log.user_ids[u]: [ids[i] for i in row if i >= 0]
-        for u, row in zip(found.users, found.lists, strict=True)
+        found.log.user_ids[u]: [ids[i] for i in row if i >= 0] for u, row in zip(found.users, found.lists, strict=True)
     }
 
 
@@ -605,8 +491,9 @@ def test_lists_are_sorted_by_rank_or_score_or_as_they_come(
 
 def test_lists_as_text_and_under_other_names(tmp_path: Path) -> None:
     assert listed(read_recommendations(write(tmp_path, "lists.txt", "2 c b a\n1 c a\n"), LOG)) == {
-        1: ["c", "a"], 2: ["c", "b", "a"],
-    }  # fmt: skip
+        1: ["c", "a"],
+        2: ["c", "b", "a"],
+    }
     frame = pl.DataFrame({"who": ["2", "2"], "what": ["b", "a"], "place": [2, 1]})
     found = read_recommendations(frame, LOG, user="who", item="what", rank="place")
     assert listed(found) == {2: ["a", "b"]}  # a log of integers takes them as text as well
@@ -623,9 +510,7 @@ def test_a_repeated_item_keeps_its_first_place_and_k_cuts_off() -> None:
 
 def test_ids_that_the_log_lacks_are_named_or_kept() -> None:
     frame = pl.DataFrame({"user": [1, 9, 9, 0], "item": ["b", "a", "aa", "zz"]})
-    with pytest.raises(
-        InputError, match=r"every user .* but 2 of 3 are not \(first: 0\); pass keep_unknown=True"
-    ):
+    with pytest.raises(InputError, match=r"every user .* but 2 of 3 are not \(first: 0\); pass keep_unknown=True"):
         read_recommendations(frame, LOG)
     with pytest.raises(InputError, match=r"every item .* but 2 of 4 are not \(first: 'aa'\)"):
         read_recommendations(frame.with_columns(user=pl.lit(1)), LOG)
@@ -634,8 +519,12 @@ def test_ids_that_the_log_lacks_are_named_or_kept() -> None:
     assert found.notes["unknown_users"] == found.notes["unknown_items"] == 2
     assert pairs(found.log) == pairs(LOG)  # the same log, with room for the new ids
     assert dict(zip(found.log.item_ids, found.log.item_counts, strict=True)) == {
-        "a": 2, "aa": 0, "b": 1, "c": 1, "zz": 0,
-    }  # fmt: skip
+        "a": 2,
+        "aa": 0,
+        "b": 1,
+        "c": 1,
+        "zz": 0,
+    }
     assert LOG.item_ids.tolist() == ["a", "b", "c"]
     with pytest.raises(InputError, match="check which columns hold the ids"):
         read_recommendations(frame.filter(pl.col("user") == 9), LOG.rows(LOG.user_ix < 0), keep_unknown=True)

@@ -83,18 +83,10 @@ def make_report(name: str, seed: int) -> RunReport:
     )
     run = Run(Model(Embeddings(users, items, train.user_ids, train.item_ids)))
     adjustment = tune(run, split)
-    history = [
-        {"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)
-    ]
+    history = [{"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)]
     evaluation = evaluate(adjustment, split, resamples=100)
     return RunReport(
-        name,
-        {"dim": 7, "versions": {"numpy": "2"}},
-        history,
-        evaluation,
-        train.item_counts,
-        adjustment.grid,
-        ledger,
+        name, {"dim": 7, "versions": {"numpy": "2"}}, history, evaluation, train.item_counts, adjustment.grid, ledger
     )
 
 
@@ -259,10 +251,7 @@ def test_only_runs_of_the_same_split_are_compared(report: RunReport, other: RunR
     elsewhere = replace(other.evaluation, plain=replace(other.evaluation.plain, held="another part"))
     apart = replace(other, evaluation=elsewhere)
     assert contrasts([report, apart]) == []
-    assert (
-        "second: not compared with first, because users, held-out pairs or k differ."
-        in render(report, apart).text
-    )
+    assert "second: not compared with first, because users, held-out pairs or k differ." in render(report, apart).text
 
 
 def test_ranks_are_binned_so_that_means_are_kept(report: RunReport) -> None:
@@ -381,9 +370,7 @@ def test_figures_of_audits_are_those_of_the_audit(report: RunReport) -> None:
     assert spread.y[0] == pytest.approx(np.mean(known[np.isfinite(known)] < 0.05), abs=1e-3)
 
 
-def test_a_failed_report_leaves_the_old_one(
-    report: RunReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_report_leaves_the_old_one(report: RunReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.html"
     path.write_text("old")
     with pytest.raises(InputError, match="at least one run"):

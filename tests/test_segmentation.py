@@ -140,7 +140,5 @@ def test_a_user_s_cell_tells_their_half_activity_and_taste() -> None:
         assert division.values["head-taste"][user] == pytest.approx(popular[mine].mean())
         rest = division.cells[user] % PARTS**2
         assert rest // PARTS == np.searchsorted(division.bounds("activity"), len(mine), side="right")
-        assert rest % PARTS == np.searchsorted(
-            division.bounds("head-taste"), popular[mine].mean(), side="right"
-        )
+        assert rest % PARTS == np.searchsorted(division.bounds("head-taste"), popular[mine].mean(), side="right")
     assert 0.4 < (division.cells // PARTS**2).mean() < 0.6

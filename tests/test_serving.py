@@ -99,9 +99,7 @@ def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: S
             along = a * (P[user] @ q) * (Q[row.item] @ q) + b * (P[user] @ p) * (Q[row.item] @ p)
             both = a * b * (P[user] @ p) * (p @ q) * (Q[row.item] @ q)
             assert row.popular + row.conformity == pytest.approx(along - both, abs=1e-9)
-        assert (
-            [row.plain_rank for row in plain] == [row.adjusted_rank for row in adjusted] == list(range(1, 13))
-        )
+        assert [row.plain_rank for row in plain] == [row.adjusted_rank for row in adjusted] == list(range(1, 13))
         whole = brute_force(model, user, ITEMS, 0, 0)[0]
         unseen = ITEMS - np.count_nonzero(model.seen.user_ix == user)
         assert [row.item for row in model.explain(user, 1000, a, b)[0]] == whole[:unseen]
@@ -154,9 +152,7 @@ def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model:
     histories = [trial.train.item_ix[starts[u] : starts[u + 1]] for u in users]
     folded, _ = model.recommend_to(histories, 20)
     trained, _ = cp.ranking.rank_users(trial.adjustment, users, trial.train, 20)
-    measured = [
-        cp.measure(lists, users, trial.train, trial.valid, resamples=0) for lists in (folded, trained)
-    ]
+    measured = [cp.measure(lists, users, trial.train, trial.valid, resamples=0) for lists in (folded, trained)]
     chance = 20 / ITEMS
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
@@ -173,9 +169,8 @@ def test_unknown_users_get_what_most_adjusted_lists_hold(model: ServedModel) -> 
 
 @pytest.mark.parametrize(
     ("wanted", "place"),
-    [("7", 1), (7, 1), ("07", None), (" 7", None), ("7_", None), ("٧", None), ("9" * 30, None), (8, None),
-     ("", None)],
-)  # fmt: skip
+    [("7", 1), (7, 1), ("07", None), (" 7", None), ("7_", None), ("٧", None), ("9" * 30, None), (8, None), ("", None)],
+)
 def test_ids_are_found_as_the_log_writes_them(wanted: str | int, place: int | None) -> None:
     assert find(np.array([3, 7, 9]), wanted) == place
     assert find(np.array(["7", "a"], dtype=object), "7") == find(np.array(["7", "a"], dtype=object), 7) == 0
@@ -273,8 +268,9 @@ def test_batches_give_what_single_requests_give(server: Server, model: ServedMod
 def test_a_batch_of_histories(server: Server, model: ServedModel) -> None:
     status, body, _ = server.ask("/recommend", {"histories": [["i3", "i9"], ["i5"]], "k": 4})
     assert status == 200
-    touched = [np.array([find(model.vectors.item_ids, i) for i in items], dtype=np.int32)
-               for items in (["i3", "i9"], ["i5"])]  # fmt: skip
+    touched = [
+        np.array([find(model.vectors.item_ids, i) for i in items], dtype=np.int32) for items in (["i3", "i9"], ["i5"])
+    ]
     lists, _ = model.recommend_to(touched, 4)
     got = [[entry["item"] for entry in one["items"]] for one in body["lists"]]
     assert got == [model.vectors.item_ids[row].tolist() for row in lists]
@@ -296,9 +292,7 @@ def test_explanations_histories_and_searches(server: Server, model: ServedModel)
     history = server.get("/history?user=u4")["items"]
     seen = model.seen.item_ix[model.seen.user_ix == at]
     assert {row["item"] for row in history} == set(model.vectors.item_ids[seen].tolist())
-    assert [row["interactions"] for row in history] == sorted(
-        (row["interactions"] for row in history), reverse=True
-    )
+    assert [row["interactions"] for row in history] == sorted((row["interactions"] for row in history), reverse=True)
     found = server.get("/users?search=u4")["users"]
     assert found[0]["user"] == "u4"
     assert all(row["user"].startswith("u4") for row in found)
@@ -381,7 +375,7 @@ BAD = {
     "/model.py": (404, "there is nothing at"),
     "/page.js%00.css": (404, "there is nothing at"),
     "/docs": (404, "there is nothing at"),
-}  # fmt: skip
+}
 
 
 def check_refusal(answer: tuple[int, Any, Any], status: int, sentence: str) -> None:
@@ -524,20 +518,17 @@ def test_what_is_unforeseen_is_one_sentence_and_a_line_in_the_log(
 
 def test_tokens(folder: Path) -> None:
     with serving(folder / "run", tokens=["another-token-of-theirs", TOKEN]) as (server, _):
-        for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Basic {TOKEN}"},
-                        {"Authorization": "Bearer"}, {"Authorization": "Bearer é"}):  # fmt: skip
+        for headers in (
+            {},
+            {"Authorization": f"Bearer {TOKEN}x"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Authorization": "Bearer"},
+            {"Authorization": "Bearer é"},
+        ):
             answer = server.ask("/recommend?user=u1", headers=headers)
             check_refusal(answer, 401, "a bearer token is needed")
             assert answer[2]["www-authenticate"] == "Bearer"
-        for path in (
-            "/metrics",
-            "/openapi.json",
-            "/audit",
-            "/measures",
-            "/nowhere",
-            "/users",
-            "/history?user=u1",
-        ):
+        for path in ("/metrics", "/openapi.json", "/audit", "/measures", "/nowhere", "/users", "/history?user=u1"):
             assert server.ask(path)[0] == 401, path
         for path in ("/", "/page.js", "/page.css", "/healthz", "/readyz"):
             assert server.ask(path)[0] == 200, path
@@ -556,9 +547,7 @@ def test_only_local_names_without_a_token(folder: Path) -> None:
 # ------------------------------------------------------------------------------------------------- fuzzing
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-TEXT = st.text(max_size=20) | st.sampled_from(
-    ["nan", "-inf", "1e400", "0", "-1", "9" * 40, "u1", "i1", "\x00", "%"]
-)
+TEXT = st.text(max_size=20) | st.sampled_from(["nan", "-inf", "1e400", "0", "-1", "9" * 40, "u1", "i1", "\x00", "%"])
 
 
 def check_sane(answer: tuple[int, Any, Any]) -> None:
@@ -572,14 +561,10 @@ def check_sane(answer: tuple[int, Any, Any]) -> None:
 
 @FUZZ
 @given(
-    path=st.sampled_from(
-        ["/recommend", "/similar", "/explain", "/history", "/users", "/audit", "/readyz", "/measures"]
-    )
+    path=st.sampled_from(["/recommend", "/similar", "/explain", "/history", "/users", "/audit", "/readyz", "/measures"])
     | st.text(string.printable, max_size=12).map(lambda text: "/" + quote(text, safe="/.;%~")),
     query=st.lists(
-        st.tuples(
-            st.sampled_from(["user", "item", "k", "item_strength", "user_strength", "search"]) | TEXT, TEXT
-        ),
+        st.tuples(st.sampled_from(["user", "item", "k", "item_strength", "user_strength", "search"]) | TEXT, TEXT),
         max_size=4,
     ),
 )
@@ -618,8 +603,7 @@ def test_the_description_is_kept_to(server: Server) -> None:
 
         @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(
-            case=operation.as_strategy()
-            | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
+            case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
         )
         def check(case: schemathesis.Case) -> None:
             case.call_and_validate()
@@ -661,8 +645,7 @@ def test_a_new_run_is_taken_up_without_dropping_requests(folder: Path, tmp_path:
         at = find(old.vectors.user_ids, "u17")
         assert at is not None
         before, after = (
-            m.vectors.item_ids[m.recommend(np.array([at], np.int32), 10, 0.0, 0.0)[0][0]].tolist()
-            for m in (old, new)
+            m.vectors.item_ids[m.recommend(np.array([at], np.int32), 10, 0.0, 0.0)[0][0]].tolist() for m in (old, new)
         )
         assert before != after
         assert {status for status, _ in answers} == {200}
@@ -739,7 +722,7 @@ def test_two_clients_at_full_speed_get_exact_lists(server: Server, model: Served
         (["--names", "{folder}/missing.csv"], "missing.csv is missing"),
         (["--names", "{folder}/names.csv", "--name", "nom"], "has no column 'nom'"),
     ],
-)  # fmt: skip
+)
 def test_the_command_refuses_in_one_sentence(folder: Path, words: list[str], sentence: str) -> None:
     (folder / "short").write_text("short\n")
     filled = [word.format(folder=folder) for word in words]

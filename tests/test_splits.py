@@ -20,9 +20,7 @@ from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, gini, head, pair_keys
 from counterpop.splits import Split
 
-DATA = Path(
-    os.environ.get("COUNTERPOP_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
-)
+DATA = Path(os.environ.get("COUNTERPOP_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data")
 
 
 def log_of(users: object, items: object, *, time: object = None, part: object = None) -> Interactions:
@@ -87,9 +85,7 @@ def parts_of(split: Split) -> list[Interactions]:
 @pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(log=logs(), seed=st.integers(0, 3), ordinary=st.sampled_from([0.0, 0.2]))
-def test_parts_are_disjoint_and_make_up_the_log(
-    protocol: str, log: Interactions, seed: int, ordinary: float
-) -> None:
+def test_parts_are_disjoint_and_make_up_the_log(protocol: str, log: Interactions, seed: int, ordinary: float) -> None:
     try:
         split = PROTOCOLS[protocol](log, seed=seed, ordinary=ordinary)
     except InputError as error:  # a log too small for three parts, or without a split column
@@ -230,17 +226,11 @@ def test_a_test_with_untrained_items_warns_once_and_counts_them() -> None:
 
 def test_carving_finds_out_how_the_test_was_drawn() -> None:
     log = popular_log(10_000)  # the Gini of a few hundred pairs is mostly noise
-    ways = {
-        "uniform": splits.split_uniform,
-        "intervened": splits.split_intervened,
-        "random": splits.split_random,
-    }
+    ways = {"uniform": splits.split_uniform, "intervened": splits.split_intervened, "random": splits.split_random}
     for way, split_by in ways.items():
         timeless = dataclasses.replace(log, time=None)
         test = np.isin(pair_keys(log), pair_keys(split_by(timeless).test))
-        carved = splits.split_as_given(
-            dataclasses.replace(timeless, part=np.where(test, 3, 0).astype(np.int8))
-        )
+        carved = splits.split_as_given(dataclasses.replace(timeless, part=np.where(test, 3, 0).astype(np.int8)))
         assert carved.manifest.carved == way
         assert len(carved.test) == test.sum()
         if way != "uniform":
@@ -316,10 +306,7 @@ def test_ml1m_test_was_random() -> None:
         (splits.split_as_given, "no split column"),
         (lambda log: splits.split_as_given(log, carve="best"), "one of auto, uniform"),
         (lambda log: splits.split_random(log.rows(np.arange(0))), "this one has none"),
-        (
-            lambda log: splits.split_random(log.rows(np.arange(1))),
-            "train got none|valid got none|test got none",
-        ),
+        (lambda log: splits.split_random(log.rows(np.arange(1))), "train got none|valid got none|test got none"),
     ],
 )
 def test_errors_say_what_must_hold(call: Callable[[Interactions], Split], sentence: str) -> None:
@@ -327,9 +314,7 @@ def test_errors_say_what_must_hold(call: Callable[[Interactions], Split], senten
         call(popular_log(20, 10))
 
 
-@pytest.mark.parametrize(
-    ("column", "sentence"), [(0, "test got none"), (3, "train got none"), (7, "first: 7")]
-)
+@pytest.mark.parametrize(("column", "sentence"), [(0, "test got none"), (3, "train got none"), (7, "first: 7")])
 def test_a_split_column_that_cannot_be_used(column: int, sentence: str) -> None:
     log = popular_log(20, 10)
     with pytest.raises(InputError, match=sentence):
@@ -339,11 +324,4 @@ def test_a_split_column_that_cannot_be_used(column: int, sentence: str) -> None:
 def test_one_user_can_be_split() -> None:
     with pytest.warns(CounterpopWarning, match="8 items of test"):
         split = splits.split_intervened(log_of(np.zeros(40), np.arange(40)))
-    assert split.manifest.counts == {
-        "train": 28,
-        "intervened": 4,
-        "valid": 4,
-        "ordinary": 0,
-        "test": 8,
-        "left_out": 0,
-    }
+    assert split.manifest.counts == {"train": 28, "intervened": 4, "valid": 4, "ordinary": 0, "test": 8, "left_out": 0}

@@ -23,9 +23,15 @@ from counterpop.tuning import tune
 from counterpop.worlds import make_world, taste_recall
 
 QUICK = {
-    "dim": 8, "epochs": 4, "lr": 0.05, "schedule": "constant", "sampling": "interactions", "check_every": 2,
-    "ledger_every": 1, "threads": 1,
-}  # fmt: skip
+    "dim": 8,
+    "epochs": 4,
+    "lr": 0.05,
+    "schedule": "constant",
+    "sampling": "interactions",
+    "check_every": 2,
+    "ledger_every": 1,
+    "threads": 1,
+}
 
 
 def same_bits(first: Model, second: Model) -> bool:
@@ -88,14 +94,26 @@ def known_answer(n_users: int = 60, n_items: int = 40) -> tuple[Development, Int
 def test_a_known_answer_is_learnt(loss: str, normalised: bool, sampling: str, threads: int) -> None:
     known, test = known_answer()
     run = train(
-        known, loss=loss, normalised=normalised, sampling=sampling, threads=threads, dim=8, epochs=60,
-        lr=0.05, schedule="constant", ledger_every=1,
-    )  # fmt: skip
+        known,
+        loss=loss,
+        normalised=normalised,
+        sampling=sampling,
+        threads=threads,
+        dim=8,
+        epochs=60,
+        lr=0.05,
+        schedule="constant",
+        ledger_every=1,
+    )
     vectors, users = run.embeddings, np.arange(60, dtype=np.int32)
     lists, _ = rank(
-        vectors.user_vectors, vectors.item_vectors, 6, users=users, seen=[known.train, known.valid],
+        vectors.user_vectors,
+        vectors.item_vectors,
+        6,
+        users=users,
+        seen=[known.train, known.valid],
         ties=tie_order(vectors.item_ids),
-    )  # fmt: skip
+    )
     assert len(test) == 60 * 6  # all that is left of what they like
     assert np.mean(lists % 2 == users[:, None] % 2) > 0.99
     losses = [row["loss"] for row in run.history]
@@ -274,10 +292,13 @@ def test_adjusted_lists_find_the_true_taste_that_plain_ones_miss() -> None:
     found = []
     for adjustment in (best.with_strengths(0.0, 0.0), best):
         lists, _ = rank(
-            adjustment.query(vectors.user_vectors), vectors.item_vectors, 20,
-            users=np.arange(world.log.n_users, dtype=np.int32), seen=[split.train],
+            adjustment.query(vectors.user_vectors),
+            vectors.item_vectors,
+            20,
+            users=np.arange(world.log.n_users, dtype=np.int32),
+            seen=[split.train],
             ties=tie_order(vectors.item_ids),
-        )  # fmt: skip
+        )
         found.append(np.nanmean(taste_recall(world, lists, exclude=split.train)))
     plain, adjusted = found
     assert adjusted > 2 * plain

@@ -30,8 +30,7 @@ def exact_case(train: Interactions, seed: int = 0, largest: int = 3) -> tuple[Em
     in float32 on either way to it, and ties are many. The directions overlap by a half."""
     draw = np.random.default_rng(seed)
     users, items = (
-        draw.integers(-largest, largest + 1, (n, 6)).astype(np.float32)
-        for n in (train.n_users, train.n_items)
+        draw.integers(-largest, largest + 1, (n, 6)).astype(np.float32) for n in (train.n_users, train.n_items)
     )
     item = np.array([0.5, 0.5, 0.5, 0.5, 0, 0], np.float32)
     user = np.array([0.5, -0.5, 0.5, 0.5, 0, 0], np.float32)
@@ -48,9 +47,13 @@ def one_by_one(vectors, directions, train, held, k, item_strengths, user_strengt
                 found = measure_model(point, train, held, k, resamples=0)
             else:
                 lists, _ = rank(
-                    point.query(vectors.user_vectors[users]), vectors.item_vectors, k,
-                    users=users, seen=[train], ties=tie_order(vectors.item_ids),
-                )  # fmt: skip
+                    point.query(vectors.user_vectors[users]),
+                    vectors.item_vectors,
+                    k,
+                    users=users,
+                    seen=[train],
+                    ties=tie_order(vectors.item_ids),
+                )
                 found = measure(lists, users, train, held, resamples=0)
             for name in METRICS:
                 values[name][a, b] = getattr(found, name)
@@ -85,12 +88,7 @@ def test_one_pass_at_real_numbers_and_the_paper_s_strengths(split: Split) -> Non
 @pytest.mark.parametrize(("cell_items", "most_cells", "anchors"), [(1, 10_000, 5), (4, 9, 1), (10_000, 1, 3)])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_cells_anchors_and_threads_do_not_show(
-    split: Split,
-    cell_items: int,
-    most_cells: int,
-    anchors: int,
-    threads: int,
-    monkeypatch: pytest.MonkeyPatch,
+    split: Split, cell_items: int, most_cells: int, anchors: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = (*exact_case(split.train), split.train, split.valid)
     axes = {"item_strengths": QUARTERS, "user_strengths": (0.0, 0.5, 2.5)}
@@ -180,9 +178,13 @@ def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
     point = Adjustment(directions.item, directions.user, 1.0, 1.0, vectors)
     users = np.unique(held.user_ix)
     lists, _ = rank(
-        point.query(vectors.user_vectors[users]), vectors.item_vectors, k,
-        users=users, seen=[split.train], ties=tie_order(vectors.item_ids),
-    )  # fmt: skip
+        point.query(vectors.user_vectors[users]),
+        vectors.item_vectors,
+        k,
+        users=users,
+        seen=[split.train],
+        ties=tie_order(vectors.item_ids),
+    )
     sums = dict.fromkeys(PER_USER, 0.0)
     total = 0.0
     for u, listed in zip(users, lists, strict=True):
@@ -197,19 +199,13 @@ def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
         sums["average_popularity"] += share * split.train.item_counts[listed].mean()
     for name in ("recall", "hit_rate", "ndcg", "average_popularity"):
         assert grid.at(1.0, 1.0)[name] == pytest.approx(sums[name] / total, rel=1e-5), name
-    same = search_strengths(
-        vectors, directions, split.train, held, k=k, weights=np.full(len(held), 3, np.float32)
-    )
+    same = search_strengths(vectors, directions, split.train, held, k=k, weights=np.full(len(held), 3, np.float32))
     assert_same(search_strengths(vectors, directions, split.train, held, k=k), same.values, atol=1e-6)
 
 
 def test_nothing_held_out_is_said(split: Split) -> None:
-    with pytest.raises(
-        InputError, match="chosen on held-out pairs, but the validation part or a user has none"
-    ):
-        search_strengths(
-            *exact_case(split.train), split.train, split.valid.rows(np.zeros(len(split.valid), bool))
-        )
+    with pytest.raises(InputError, match="chosen on held-out pairs, but the validation part or a user has none"):
+        search_strengths(*exact_case(split.train), split.train, split.valid.rows(np.zeros(len(split.valid), bool)))
 
 
 # --- the choice ---
@@ -257,9 +253,7 @@ def test_wrong_choices_are_refused() -> None:
     grid = made_up_grid(recall=[[1, 2]])
     with pytest.raises(InputError, match="target must be one of recall, got 'fame'"):
         choose_strengths(grid, "fame")
-    with pytest.raises(
-        InputError, match="a floor is measured on an ordinary validation part, but this split has"
-    ):
+    with pytest.raises(InputError, match="a floor is measured on an ordinary validation part, but this split has"):
         choose_strengths(grid, floor={"recall": 0.9})
     with pytest.raises(InputError, match="floor must name one of recall, got 'fame'"):
         choose_strengths(grid, floor={"fame": 0.9}, ordinary=grid)
@@ -293,17 +287,13 @@ def test_tune_takes_the_best_point_of_validation(run: Run, split: Split) -> None
     grid, ordinary = best.grid, best.ordinary
     directions = find_directions(run.model, split.train)
     assert_same(grid, search_strengths(run.embeddings, directions, split.train, split.valid).values)
-    assert_same(
-        ordinary, search_strengths(run.embeddings, directions, split.train, split.development.ordinary).values
-    )
+    assert_same(ordinary, search_strengths(run.embeddings, directions, split.train, split.development.ordinary).values)
     assert grid.at(best.item_strength, best.user_strength)["recall"] == grid.values["recall"].max()
     assert grid.values["recall"].max() > grid.values["recall"][0, 0] + 0.08
     assert best.embeddings is run.embeddings and not best.refit
     assert same_adjustment(best, tune(run, split))
     held_back = tune(run, split, floor={"recall": 1.0})
-    assert (
-        ordinary.at(held_back.item_strength, held_back.user_strength)["recall"] >= ordinary.at(0, 0)["recall"]
-    )
+    assert ordinary.at(held_back.item_strength, held_back.user_strength)["recall"] >= ordinary.at(0, 0)["recall"]
     fairest = tune(run, split, target="gini")
     assert grid.at(fairest.item_strength, fairest.user_strength)["gini"] == grid.values["gini"].min()
 
@@ -349,9 +339,7 @@ def test_a_user_of_zeros_ties_everything_and_costs_no_more(split: Split) -> None
     vectors, directions = exact_case(split.train)
     user = int(np.flatnonzero(split.valid.user_counts)[0])
     vectors.user_vectors[user] = 0
-    grid = search_strengths(
-        vectors, directions, split.train, split.valid, k=5, users=np.array([user], dtype=np.int32)
-    )
+    grid = search_strengths(vectors, directions, split.train, split.valid, k=5, users=np.array([user], dtype=np.int32))
     ties = tie_order(vectors.item_ids).astype(float)
     ties[split.train.item_ix[split.train.user_ix == user]] = np.inf
     mean = split.train.item_counts[np.argsort(ties)[:5]].mean()

@@ -18,9 +18,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
 def test_every_block_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for block in re.findall(
-        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    ):
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
         exec(compile(block, str(PAGE), "exec"), names)
     fix, index, model = names["fix"], names["index"], names["model"]
     assert fix.gained

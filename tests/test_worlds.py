@@ -73,14 +73,7 @@ def test_draws_follow_the_stated_probabilities(draw: Callable[..., np.ndarray]) 
     weights = exposure * (np.exp((items @ user - 1) / temperature) + pull * conformity * exposure / 0.4)
     chances = weights / weights.sum()
     drawn = draw(
-        np.tile(user, (n, 1)),
-        items,
-        exposure,
-        np.full(n, conformity),
-        temperature,
-        pull,
-        np.full(n, 2),
-        generator,
+        np.tile(user, (n, 1)), items, exposure, np.full(n, conformity), temperature, pull, np.full(n, 2), generator
     ).reshape(n, 2)
     pairs = list(itertools.permutations(range(4), 2))
     expected = n * np.array([chances[i] * chances[j] / (1 - chances[i]) for i, j in pairs])

@@ -63,8 +63,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "adjustment": ("Adjustment", "Segments", "adjust"),
     "artifacts": (
-        "load_adjustment", "load_development", "load_run", "load_split",
-        "save_adjustment", "save_run", "save_split", "save_tuning",
+        "load_adjustment",
+        "load_development",
+        "load_run",
+        "load_split",
+        "save_adjustment",
+        "save_run",
+        "save_split",
+        "save_tuning",
     ),
     "auditing": ("Audit", "audit", "audit_model"),
     "corrections": ("calibrated_lists", "choose_calibration", "correct"),
@@ -81,13 +87,19 @@ _HOMES = {
     "readers": ("read_interactions", "read_names", "read_recommendations"),
     "runs": ("Model", "Run"),
     "splits": (
-        "Development", "Split", "split_as_given", "split_intervened", "split_mixed", "split_random",
-        "split_temporal", "split_uniform",
+        "Development",
+        "Split",
+        "split_as_given",
+        "split_intervened",
+        "split_mixed",
+        "split_random",
+        "split_temporal",
+        "split_uniform",
     ),
     "training": ("CausE", "DICE", "IPS", "MACR", "Settings", "train"),
     "tuning": ("Grid", "choose_strengths", "search_strengths", "tune"),
     "worlds": ("World", "make_world"),
-}  # fmt: skip
+}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)

@@ -85,8 +85,7 @@ class Adjustment:
         u = np.asarray(user_vectors, dtype=np.float32)
         if u.shape[-1:] != self.item_direction.shape:
             raise InputError(
-                f"a user vector must have {len(self.item_direction)} numbers like the directions, "
-                f"got shape {u.shape}"
+                f"a user vector must have {len(self.item_direction)} numbers like the directions, got shape {u.shape}"
             )
         if any(strength.shape not in ((), u.shape[:-1]) for strength in (a, b)):
             raise InputError(

@@ -63,9 +63,7 @@ def save_split(split: Split, path: str | Path) -> None:
     """Writes a split folder: ids, one parquet file for each part, the manifest."""
     with _replaced(Path(path), "split", {"split": asdict(split.manifest)}) as folder:
         for name, ids in (("users", split.train.user_ids), ("items", split.train.item_ids)):
-            pl.DataFrame({"id": ids.tolist() if ids.dtype == object else ids}).write_parquet(
-                folder / f"{name}.parquet"
-            )
+            pl.DataFrame({"id": ids.tolist() if ids.dtype == object else ids}).write_parquet(folder / f"{name}.parquet")
         for name in _PARTS:
             part = split.test if name == "test" else getattr(split.development, name)
             if part is None:
@@ -120,9 +118,7 @@ def load_run(path: str | Path) -> SavedRun:
     manifest = _read_manifest(folder, "run", without=TEST)
     ids = [_read_ids(folder / "split", name) for name in ("users", "items")]
     models = {
-        name: _read_model(folder / f"{name}.safetensors", *ids)
-        if f"{name}.safetensors" in manifest["files"]
-        else None
+        name: _read_model(folder / f"{name}.safetensors", *ids) if f"{name}.safetensors" in manifest["files"] else None
         for name in ("model", "refit")
     }
     if models["model"] is None:
@@ -137,9 +133,7 @@ def load_run(path: str | Path) -> SavedRun:
     if not manifest["tuning"]:
         return SavedRun(folder, run, manifest)
     adjustment = _read_adjustment(folder, manifest["tuning"], run.embeddings, run.refit is not None)
-    return SavedRun(
-        folder, run, manifest, adjustment, _read_grid(folder / "grid.parquet", manifest["tuning"])
-    )
+    return SavedRun(folder, run, manifest, adjustment, _read_grid(folder / "grid.parquet", manifest["tuning"]))
 
 
 def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
@@ -317,9 +311,7 @@ def _read_manifest(folder: Path, *kinds: str, without: str | None = None) -> dic
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is damaged: {name} is missing; make the folder again")
         if _checksum(folder / name) != expected:
-            raise ArtifactError(
-                f"{folder} is damaged: {name} is not as it was written; make the folder again"
-            )
+            raise ArtifactError(f"{folder} is damaged: {name} is not as it was written; make the folder again")
     return manifest
 
 
@@ -358,9 +350,7 @@ def _read_development(folder: Path) -> Development:
     return Development(train, valid, intervened, ordinary)
 
 
-def _read_part(
-    folder: Path, name: str, users: Ids, items: Ids
-) -> tuple[Interactions | None, NDArray[np.bool_] | None]:
+def _read_part(folder: Path, name: str, users: Ids, items: Ids) -> tuple[Interactions | None, NDArray[np.bool_] | None]:
     """One part and, where it has one, the column that marks intervened rows."""
     if not (folder / f"{name}.parquet").exists():
         return None, None
@@ -412,9 +402,14 @@ def _read_adjustment(
         found["by"], tuple(found["bounds"]), tuple((item, user) for item, user in found["strengths"])
     )
     return Adjustment(
-        tensors["item_direction"], tensors["user_direction"],
-        tuning["item_strength"], tuning["user_strength"], embeddings, refit, segments,
-    )  # fmt: skip
+        tensors["item_direction"],
+        tensors["user_direction"],
+        tuning["item_strength"],
+        tuning["user_strength"],
+        embeddings,
+        refit,
+        segments,
+    )
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -426,21 +421,14 @@ def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
 
 def _read_grid(path: Path, tuning: Mapping[str, Any]) -> Grid:
     table = pl.read_parquet(path)
-    a, b = (
-        tuple(table[name].unique(maintain_order=True).to_list())
-        for name in ("item_strength", "user_strength")
-    )
+    a, b = (tuple(table[name].unique(maintain_order=True).to_list()) for name in ("item_strength", "user_strength"))
     values = {name: table[name].to_numpy().reshape(len(a), len(b)) for name in table.columns[2:]}
     return Grid(a, b, values, tuning["users"], tuning["looked_at"])
 
 
 def _strengths(adjustment: Adjustment) -> dict[str, Any]:
     segments = adjustment.segments and asdict(adjustment.segments)
-    return {
-        "item_strength": adjustment.item_strength,
-        "user_strength": adjustment.user_strength,
-        "segments": segments,
-    }
+    return {"item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength, "segments": segments}
 
 
 def _plain(value: Any) -> Any:

@@ -64,106 +64,121 @@ _ABDOLLAHPOURI_2019 = "Abdollahpouri, Burke and Mobasher, FLAIRS 2019"
 _ZHU_2020 = "Zhu, Wang and Caverlee, SIGIR 2020"
 DEFINITIONS: Mapping[str, Definition] = {
     "average_popularity": Definition(
-        "Average popularity", "count",
+        "Average popularity",
+        "count",
         "Interactions in the log of a recommended item: mean over each list, then over the lists.",
-        _ABDOLLAHPOURI_2019, "ARP",
+        _ABDOLLAHPOURI_2019,
+        "ARP",
     ),
     "expected_popularity": Definition(
-        "Popularity of the log", "count",
+        "Popularity of the log",
+        "count",
         "Interactions in the log of an item that is drawn from it in proportion to its interactions, out of "
         "the items that are not in the user's profile, mean over the lists. Where 1 % of the places or more "
         "hold items of the profile, the system evidently repeats, and the draw is out of all items.",
     ),
     "amplification": Definition(
-        "Amplification", "lift",
+        "Amplification",
+        "lift",
         "(average popularity - popularity of the log) / popularity of the log. 0: recommendations are as "
         "popular as the log they come from; +100 %: twice as popular. The verdict rests on it and on the "
         "tail share: up to 10 % (20 % of the log's tail share) either way counts as the log.",
     ),
     "profile_popularity": Definition(
-        "Popularity of profiles", "count",
+        "Popularity of profiles",
+        "count",
         "Interactions in the log of an item in a user's profile (their rows in the log): mean over each "
         "profile, then over the users who have a list and a profile.",
         "Abdollahpouri et al., RMSE workshop at RecSys 2019, as GAP",
     ),
     "highest_popularity": Definition(
-        "Highest popularity", "count",
+        "Highest popularity",
+        "count",
         "Interactions in the log of the k most popular items, out of those that the popularity of the log is "
         "drawn from (all, or those not in a user's profile): mean over these, then over the users who have a "
         "list and a profile.",
     ),
     "popularity_lift": Definition(
-        "Popularity lift", "lift",
+        "Popularity lift",
+        "lift",
         "(popularity of lists - popularity of profiles) / popularity of profiles, both over the users who "
         "have a list and a profile. 0: what is shown is as popular as what was chosen; +100 %: twice as "
         "popular.",
         "Abdollahpouri et al., RecSys 2020",
     ),
     "tail_share": Definition(
-        "Tail share", "share",
+        "Tail share",
+        "share",
         "Share of a list that lies in the tail, mean over the lists. Sorted by falling interactions, the "
         "head is the first items whose running sum stays within 80 % of all interactions; the tail is every "
         "other item.",
-        _ABDOLLAHPOURI_2019, "APLT",
+        _ABDOLLAHPOURI_2019,
+        "APLT",
     ),
     "expected_tail_share": Definition(
-        "Tail share of the log", "share",
+        "Tail share of the log",
+        "share",
         "Share of the tail in items that are drawn from the log as for its popularity, mean over the lists.",
     ),
     "profile_tail_share": Definition(
-        "Tail share of profiles", "share",
+        "Tail share of profiles",
+        "share",
         "Share of a profile that lies in the tail, mean over the users who have a list and a profile.",
     ),
     "tail_items": Definition(
-        "Tail items in a list", "number",
+        "Tail items in a list",
+        "number",
         "Number of tail items in a list, mean over the lists. This is the published formula; its name, "
         "average coverage of the tail, would rather fit the coverage below.",
-        _ABDOLLAHPOURI_2019, "ACLT",
+        _ABDOLLAHPOURI_2019,
+        "ACLT",
     ),
     "tail_coverage": Definition(
-        "Coverage of the tail", "share",
-        "Tail items that stand in at least one list / all tail items.",
+        "Coverage of the tail", "share", "Tail items that stand in at least one list / all tail items."
     ),
-    "coverage": Definition(
-        "Coverage", "share",
-        "Items that stand in at least one list / all items.",
-    ),
+    "coverage": Definition("Coverage", "share", "Items that stand in at least one list / all items."),
     "gini": Definition(
-        "Gini of exposure", "number",
+        "Gini of exposure",
+        "number",
         "How unevenly recommendations are spread over items: sum over all pairs of items |c_i - c_j| / "
         "(2 n sum c), where c counts the lists an item stands in and n is the number of items. 0: all alike; "
         "towards 1: few items get everything.",
     ),
     "log_gini": Definition(
-        "Gini of the log", "number",
-        "The Gini, as of exposure, of the items' interactions in the log.",
+        "Gini of the log", "number", "The Gini, as of exposure, of the items' interactions in the log."
     ),
     "most_recommended_share": Definition(
-        "Places of the top 1 %", "share",
+        "Places of the top 1 %",
+        "share",
         "Share of all places in lists that goes to the 1 % of items (rounded up) that stand in most lists.",
     ),
     "miscalibration": Definition(
-        "Miscalibration", "number",
+        "Miscalibration",
+        "number",
         "Jensen-Shannon divergence in bits between the shares of top, middle and tail items in a user's "
         "profile and in their list, mean over the users who have both. Top items hold the first 20 % of the "
         "interactions, tail items what is beyond 80 %. 0: the same mix; 1: nothing in common.",
         "Abdollahpouri et al., UMAP 2021, as UPD, there averaged over groups of users",
     ),
     "pop_rsp": Definition(
-        "Statistical parity of head and tail", "number",
+        "Statistical parity of head and tail",
+        "number",
         "Standard deviation / mean of two rates, of head and of tail: recommended pairs of user and item / "
         "all pairs of a user with a list and an item that is not in their profile. 0: an item of either has "
         "the same chance to be shown; 1: only one of them is shown.",
-        _ZHU_2020, "PopRSP",
+        _ZHU_2020,
+        "PopRSP",
     ),
     "pop_reo": Definition(
-        "Equal opportunity of head and tail", "number",
+        "Equal opportunity of head and tail",
+        "number",
         "Standard deviation / mean of two rates, of head and of tail: held-out pairs that the lists find / "
         "all held-out pairs of users with a list. 0: what users like is found as often in either; 1: only "
         "in one. Without held-out pairs it cannot be known.",
-        _ZHU_2020, "PopREO",
+        _ZHU_2020,
+        "PopREO",
     ),
-}  # fmt: skip
+}
 SEGMENT_RULE = (
     "Users by the share of head items in their profile: niche up to the 20th percentile, mainstream from "
     "the 80th, mixed between; users of equal share stand together, so the segments are near 20, 60 and 20 % "
@@ -252,11 +267,7 @@ class Audit:
             "users": self.users,
             "items": self.items,
             "head_items": self.head_items,
-            "verdict": {
-                "leaning": self.verdict.leaning,
-                "headline": self.verdict.headline,
-                "text": self.verdict.text,
-            },
+            "verdict": {"leaning": self.verdict.leaning, "headline": self.verdict.headline, "text": self.verdict.text},
             **self.measures,
             "published": self.published,
             "groups": [dict(group) for group in self.groups],
@@ -273,8 +284,7 @@ class Audit:
         if self.picture is not None:
             parts = ("cosine_pull", "cosine_push", "norm_pull", "norm_push")
             found["gradient"] = {"rank": rank.tolist()} | {
-                name: mean_by_rank(getattr(self.picture, name), self.item_counts)[1].tolist()
-                for name in parts
+                name: mean_by_rank(getattr(self.picture, name), self.item_counts)[1].tolist() for name in parts
             }
         return {name: _without_nan(value) for name, value in found.items()}
 
@@ -315,9 +325,7 @@ def audit(
         "average_popularity": average_popularity(lists, counts),
         "expected_popularity": expected[0],
         "profile_popularity": _profile_popularity(log)[users],
-        "highest_popularity": _highest_popularity(log, lists.shape[1], without_profile=without_profile)[
-            users
-        ],
+        "highest_popularity": _highest_popularity(log, lists.shape[1], without_profile=without_profile)[users],
         "tail_share": tail_share(lists, popular),
         "expected_tail_share": expected[1],
         "profile_tail_share": chosen[:, 2],
@@ -351,14 +359,20 @@ def audit(
         **(notes or {}),
     }
     return Audit(
-        lists.shape[1], len(users), log.n_items, int(popular.sum()),
+        lists.shape[1],
+        len(users),
+        log.n_items,
+        int(popular.sum()),
         {name: measures[name] for name in DEFINITIONS},
         _groups(counts, exposed),
         _segments(per_user, shown, chosen, both),
         {name: stated[name] for name in NOTES if stated.get(name)},
-        users, per_user, exposed, counts,
+        users,
+        per_user,
+        exposed,
+        counts,
         None if ledger is None else gradient_picture(ledger),
-    )  # fmt: skip
+    )
 
 
 def audit_model(
@@ -434,9 +448,7 @@ def _profile_popularity(log: Interactions) -> NDArray[np.float64]:
         return np.asarray(total / log.user_counts)
 
 
-def _drawn_from(
-    log: Interactions, popular: NDArray[np.bool_], *, without_profile: bool
-) -> NDArray[np.float64]:
+def _drawn_from(log: Interactions, popular: NDArray[np.bool_], *, without_profile: bool) -> NDArray[np.float64]:
     """(2, U) popularity, and share of the tail, of items drawn in proportion to their interactions."""
     counts = log.item_counts.astype(np.float64)
     parts = np.stack([counts, counts**2, counts * ~popular])
@@ -470,17 +482,11 @@ def _highest_popularity(log: Interactions, k: int, *, without_profile: bool) -> 
 def _rows_by_class(log: Interactions, class_of: NDArray[np.int64]) -> NDArray[np.float64]:
     """(U, classes) how many rows of each user hold an item of each class."""
     cell = log.user_ix.astype(np.int64) * len(CLASSES) + class_of[log.item_ix]
-    return (
-        np.bincount(cell, minlength=log.n_users * len(CLASSES)).reshape(-1, len(CLASSES)).astype(np.float64)
-    )
+    return np.bincount(cell, minlength=log.n_users * len(CLASSES)).reshape(-1, len(CLASSES)).astype(np.float64)
 
 
 def _parity(
-    lists: IntArray,
-    users: IntArray,
-    log: Interactions,
-    popular: NDArray[np.bool_],
-    fresh: NDArray[np.bool_],
+    lists: IntArray, users: IntArray, log: Interactions, popular: NDArray[np.bool_], fresh: NDArray[np.bool_]
 ) -> float:
     """PopRSP: how far the chance to be shown differs between head and tail items."""
     mine = np.isin(log.user_ix, users)
@@ -520,9 +526,7 @@ def _segments(
 ) -> tuple[Mapping[str, Any], ...]:
     """Niche, mixed and mainstream users: see `SEGMENT_RULE`."""
     mainstream = 1 - per_user["profile_tail_share"]
-    low, high = (
-        np.quantile(mainstream[both], [SEGMENT_SHARE, 1 - SEGMENT_SHARE]) if both.any() else (np.nan, np.nan)
-    )
+    low, high = np.quantile(mainstream[both], [SEGMENT_SHARE, 1 - SEGMENT_SHARE]) if both.any() else (np.nan, np.nan)
     niche = both & (mainstream <= low) & (mainstream < high)
     main = both & (mainstream >= high) & (mainstream > low)
     found = []
@@ -552,8 +556,7 @@ def _judge(found: Audit) -> Verdict:
         "popular": f"The recommendations lean {strongly}towards popular items",
         "tail": f"The recommendations lean {strongly}towards rarely chosen items",
         "even": "The recommendations are about as popular as the log they come from",
-        "middle": "The recommendations keep to the middle: fewer hits and fewer rarely chosen items than "
-        "the log",
+        "middle": "The recommendations keep to the middle: fewer hits and fewer rarely chosen items than the log",
         "ends": "The recommendations go to both ends: more hits and more rarely chosen items than the log",
         "unknown": "The recommendations cannot be compared with the log: what their users do not have yet "
         "has no interactions",
@@ -566,10 +569,7 @@ def _judge(found: Audit) -> Verdict:
         )
     times = {s["name"]: 1 + s["amplification"] for s in found.segments if np.isfinite(s["amplification"])}
     if {"niche", "mainstream"} <= times.keys():
-        first += (
-            f": {times['niche']:.2f} times for niche users, {times['mainstream']:.2f} times for mainstream "
-            "users"
-        )
+        first += f": {times['niche']:.2f} times for niche users, {times['mainstream']:.2f} times for mainstream users"
     if np.isfinite(highest):
         first += f"; nothing but the most popular items would be {1 + highest:.2f} times"
     tail = (
@@ -593,10 +593,16 @@ def _judge(found: Audit) -> Verdict:
 
 # popularity and tail share below (-1), at (0) or above (1) those of the log
 _LEANINGS: Mapping[tuple[int, int], Leaning] = {
-    (1, -1): "popular", (1, 0): "popular", (0, -1): "popular",
-    (-1, 1): "tail", (-1, 0): "tail", (0, 0): "even",
-    (-1, -1): "middle", (1, 1): "ends", (0, 1): "ends",
-}  # fmt: skip
+    (1, -1): "popular",
+    (1, 0): "popular",
+    (0, -1): "popular",
+    (-1, 1): "tail",
+    (-1, 0): "tail",
+    (0, 0): "even",
+    (-1, -1): "middle",
+    (1, 1): "ends",
+    (0, 1): "ends",
+}
 
 
 def _sign(value: float, within: float) -> int:

@@ -58,9 +58,7 @@ def discount_popularity(vectors: Embeddings, train: Interactions, strength: floa
     )
     scale = strength * np.sqrt(own / np.maximum(theirs, 1e-30))[:, None]
     users, items = np.hstack([P, mix * scale * P, (1 - mix) * scale]), np.hstack([Q, weighed, rare[:, None]])
-    return replace(
-        vectors, user_vectors=users.astype(np.float32), item_vectors=items.astype(np.float32)
-    )  # fmt: skip
+    return replace(vectors, user_vectors=users.astype(np.float32), item_vectors=items.astype(np.float32))
 
 
 def shorten_items(vectors: Embeddings, train: Interactions, strength: float) -> Embeddings:
@@ -92,9 +90,7 @@ _CORRECTIONS: dict[str, Callable[..., Embeddings]] = {
 }
 
 
-def correct(
-    run: Run, split: Split | Development, by: Correction, *, target: Target = "recall", k: int = 20
-) -> Run:
+def correct(run: Run, split: Split | Development, by: Correction, *, target: Target = "recall", k: int = 20) -> Run:
     """A run with corrected vectors, at the strengths that are best on validation (of equals the first tried).
 
     Strengths are chosen on the model trained without the validation part; where the run was refit, the second
@@ -122,14 +118,7 @@ def correct(
     refit = None
     if run.refit is not None:
         refit = Model(apply(run.refit.embeddings, known.refit_train(), *best))
-    chosen = {
-        "by": by,
-        "strengths": list(best),
-        "target": target,
-        "k": k,
-        "valid": value,
-        "plain": tried[0][1],
-    }
+    chosen = {"by": by, "strengths": list(best), "target": target, "k": k, "valid": value, "plain": tried[0][1]}
     named = {"method": f"{run.settings.get('method', 'plain')}+{by}", "correction": chosen}
     return Run(Model(apply(vectors, known.train, *best)), refit, run.settings | named, run.history)
 
@@ -137,9 +126,15 @@ def correct(
 def _measure(vectors: Embeddings, known: Development, target: Target, k: int) -> float:
     still = np.zeros(vectors.dim, np.float32)
     grid = search_strengths(
-        vectors, Directions(still, still), known.train, known.valid, k=k,
-        item_strengths=ALONE, user_strengths=ALONE, exposure=target in ("coverage", "gini"),
-    )  # fmt: skip
+        vectors,
+        Directions(still, still),
+        known.train,
+        known.valid,
+        k=k,
+        item_strengths=ALONE,
+        user_strengths=ALONE,
+        exposure=target in ("coverage", "gini"),
+    )
     if target not in grid.values:
         raise InputError(f"target must be one of {', '.join(grid.values)}, got {target!r}")
     return grid.at(0.0, 0.0)[target]
@@ -164,9 +159,13 @@ def calibrated_lists(
     if not 0 <= strength <= 1:
         raise InputError(f"strength must be from 0 to 1, got {strength}")
     items, scores = rank(
-        adjustment.query(vectors.user_vectors[users]), vectors.item_vectors, max(pool, k),
-        users=users, seen=[seen], ties=tie_order(vectors.item_ids),
-    )  # fmt: skip
+        adjustment.query(vectors.user_vectors[users]),
+        vectors.item_vectors,
+        max(pool, k),
+        users=users,
+        seen=[seen],
+        ties=tie_order(vectors.item_ids),
+    )
     group_of = popularity_groups(seen.item_counts)
     profile = np.zeros((seen.n_users, HEAD_GROUPS + 1))
     np.add.at(profile, (seen.user_ix, group_of[seen.item_ix]), 1)

@@ -124,13 +124,20 @@ class Debiasing(Adjustment):
     def to_json(self) -> dict[str, Any]:
         """What `counterpop debias --json` prints."""
         return {
-            "gained": self.gained, "in_sample": self.in_sample, "sample": self.sample, "k": self.k,
-            "target": self.target, "floor": dict(self.floor), "tried": self.tried,
-            "item_strength": self.item_strength, "user_strength": self.user_strength,
-            "uniform": self.uniform.to_json(), "ordinary": self.ordinary.to_json(),
+            "gained": self.gained,
+            "in_sample": self.in_sample,
+            "sample": self.sample,
+            "k": self.k,
+            "target": self.target,
+            "floor": dict(self.floor),
+            "tried": self.tried,
+            "item_strength": self.item_strength,
+            "user_strength": self.user_strength,
+            "uniform": self.uniform.to_json(),
+            "ordinary": self.ordinary.to_json(),
             "segments": self.segments and vars(self.segments),
             "by_segment": self.by_segment and self.by_segment.to_json(),
-        }  # fmt: skip
+        }
 
     def curve(self) -> dict[str, NDArray[Any]]:
         """The whole trade-off as columns: every pair of strengths and its metrics on both held-out parts.
@@ -207,9 +214,7 @@ def debias(
     grids = []
     for name, part in zip(PART_NAMES, trial.parts, strict=True):
         report(f"measuring 121 pairs of strengths, {name}")
-        grids.append(
-            search_strengths(vectors, directions, part.seen, part.chooses, k=k, user_groups=division.cells)
-        )
+        grids.append(search_strengths(vectors, directions, part.seen, part.chooses, k=k, user_groups=division.cells))
     tried = choose_strengths(grids[0], target, floor, grids[1])
     best = Adjustment(directions.item, directions.user, *tried, vectors)
     effects = []
@@ -229,12 +234,24 @@ def debias(
         kept = is_better(by_segment, target) and len(bounds) == len(segments.bounds)
         segments = replace(segments, bounds=bounds) if kept else None
     return Debiasing(
-        directions.item, directions.user, *strengths, vectors, segments=segments,
-        uniform=effects[0], ordinary=effects[1], by_segment=by_segment,
-        grid=replace(grids[0], user_groups=()), ordinary_grid=replace(grids[1], user_groups=()), tried=tried,
-        target=target, floor=floor or {}, k=k, in_sample=holdout is None, sample=trial.sample,
+        directions.item,
+        directions.user,
+        *strengths,
+        vectors,
+        segments=segments,
+        uniform=effects[0],
+        ordinary=effects[1],
+        by_segment=by_segment,
+        grid=replace(grids[0], user_groups=()),
+        ordinary_grid=replace(grids[1], user_groups=()),
+        tried=tried,
+        target=target,
+        floor=floor or {},
+        k=k,
+        in_sample=holdout is None,
+        sample=trial.sample,
         item_counts=log.item_counts,
-    )  # fmt: skip
+    )
 
 
 def as_embeddings(
@@ -277,10 +294,7 @@ def as_embeddings(
 def in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> Interactions:
     """The log with the positions of the vectors; ids without a vector are an error, or left out and told."""
     without = []
-    for what, ids, known in (
-        ("user", log.user_ids, vectors.user_ids),
-        ("item", log.item_ids, vectors.item_ids),
-    ):
+    for what, ids, known in (("user", log.user_ids, vectors.user_ids), ("item", log.item_ids, vectors.item_ids)):
         missing = ids[~places(ids, known, what)[1]].tolist()
         if len(missing) == len(ids):
             raise InputError(
@@ -317,9 +331,7 @@ def _check_fit(vectors: Embeddings, log: Interactions, seed: int) -> None:
     generator = np.random.default_rng([seed, ORDER_STREAM])
     rows = generator.choice(len(log), min(ORDER_PAIRS, len(log)), replace=False)
     users, items = log.user_ix[rows], vectors.item_vectors[log.item_ix[rows]]
-    own, other = (
-        (vectors.user_vectors[ix] * items).sum(axis=1) for ix in (users, generator.permutation(users))
-    )
+    own, other = ((vectors.user_vectors[ix] * items).sum(axis=1) for ix in (users, generator.permutation(users)))
     apart = own != other
     share = float((own[apart] > other[apart]).mean()) if apart.any() else 0.5
     if len(rows) >= 500 and share < 0.5 + 1.5 / np.sqrt(len(rows)):  # three standard errors
@@ -359,9 +371,7 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
     else:
         later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
         if not len(later):
-            raise InputError(
-                "the holdout must hold pairs that the log does not, but it has none; pass a later log"
-            )
+            raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
         flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
         uniform = _mask(later, draw_by_item(later, np.full(log.n_items, flat), generator))
         parts = [(log, later.rows(uniform)), (log, later)]
@@ -406,16 +416,18 @@ def is_better(effect: Effect, target: Target) -> bool:
 
 
 def _segment_effect(
-    best: Adjustment, one_pair: Measures, segments: Segments, values: NDArray[np.float64], part: Part,
-    k: int, seed: int,
-) -> Effect:  # fmt: skip
+    best: Adjustment, one_pair: Measures, segments: Segments, values: NDArray[np.float64], part: Part, k: int, seed: int
+) -> Effect:
     """Strengths by segment against one pair for all, on the users who prove."""
     assert best.embeddings is not None
     users = one_pair.users
     lists, _ = rank(
         best.query(best.embeddings.user_vectors[users], *segments.strengths_of(values[users])),
-        best.embeddings.item_vectors, k,
-        users=users, seen=[part.seen], ties=tie_order(best.embeddings.item_ids),
-    )  # fmt: skip
+        best.embeddings.item_vectors,
+        k,
+        users=users,
+        seen=[part.seen],
+        ties=tie_order(best.embeddings.item_ids),
+    )
     apart = measure(lists, users, part.seen, part.proves, seed=seed)
     return Effect(one_pair, apart, compare(apart, one_pair, seed=seed))

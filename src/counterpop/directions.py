@@ -26,10 +26,7 @@ class Directions:
 
 
 def find_directions(
-    model: Model,
-    train: Interactions,
-    item: ItemDirection | None = None,
-    user: UserDirection | None = None,
+    model: Model, train: Interactions, item: ItemDirection | None = None, user: UserDirection | None = None
 ) -> Directions:
     """The popular and the conformity direction of a model.
 
@@ -54,9 +51,7 @@ def find_directions(
             f"{', '.join(get_args(UserDirection))}, got {item!r} and {user!r}"
         )
     if ledger is None and (item.startswith("ledger") or user == "ledger"):
-        raise InputError(
-            "this model has no ledger; take a direction from mean vectors, or train with a ledger"
-        )
+        raise InputError("this model has no ledger; take a direction from mean vectors, or train with a ledger")
     popular, active = head(train.item_counts), head(train.user_counts)
     items, users = model.embeddings.item_vectors, model.embeddings.user_vectors
     if item == "ledger-pull" and ledger:

@@ -56,11 +56,17 @@ class Drift:
     def to_json(self) -> dict[str, Any]:
         """What `counterpop debias --check --json` prints."""
         return {
-            "verdict": self.verdict, "sentence": self.sentence,
-            "item_cosine": self.item_cosine, "user_cosine": self.user_cosine,
-            "stored": self.stored, "best": self.best, "target": self.target, "in_sample": self.in_sample,
-            "against_plain": self.against_plain.to_json(), "renewed": self.renewed.to_json(),
-        }  # fmt: skip
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "item_cosine": self.item_cosine,
+            "user_cosine": self.user_cosine,
+            "stored": self.stored,
+            "best": self.best,
+            "target": self.target,
+            "in_sample": self.in_sample,
+            "against_plain": self.against_plain.to_json(),
+            "renewed": self.renewed.to_json(),
+        }
 
 
 def check_drift(
@@ -102,9 +108,12 @@ def check_drift(
     grids = [search_strengths(vectors, directions, part.seen, part.chooses, k=k) for part in trial.parts]
     best = choose_strengths(grids[0], target, floor, grids[1])
     stored = Adjustment(
-        adjustment.item_direction, adjustment.user_direction,
-        adjustment.item_strength, adjustment.user_strength, vectors,
-    )  # fmt: skip
+        adjustment.item_direction,
+        adjustment.user_direction,
+        adjustment.item_strength,
+        adjustment.user_strength,
+        vectors,
+    )
     renewed = Adjustment(directions.item, directions.user, *best, vectors)
     part = trial.parts[0]
     plain, mine, anew = (
@@ -123,12 +132,16 @@ def check_drift(
         verdict = "renew"
     cosines = [
         abs(float(mine @ theirs))
-        for mine, theirs in (
-            (stored.item_direction, directions.item),
-            (stored.user_direction, directions.user),
-        )
+        for mine, theirs in ((stored.item_direction, directions.item), (stored.user_direction, directions.user))
     ]
     return Drift(
-        cosines[0], cosines[1], (stored.item_strength, stored.user_strength), best,
-        against_plain, against_stored, target, trained_on is None, verdict,
-    )  # fmt: skip
+        cosines[0],
+        cosines[1],
+        (stored.item_strength, stored.user_strength),
+        best,
+        against_plain,
+        against_stored,
+        target,
+        trained_on is None,
+        verdict,
+    )

@@ -36,9 +36,7 @@ class Embeddings:
                     f"got {vectors.dtype} of shape {vectors.shape}"
                 )
             if len(vectors) != len(ids):
-                raise InputError(
-                    f"each {side} needs one vector, got {len(vectors)} vectors for {len(ids)} {side} ids"
-                )
+                raise InputError(f"each {side} needs one vector, got {len(vectors)} vectors for {len(ids)} {side} ids")
             bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
             if len(bad):
                 raise InputError(

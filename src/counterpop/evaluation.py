@@ -112,9 +112,7 @@ def evaluate(
     the test part can be measured. Means go over the users who have at least one held-out item.
     """
     if adjustment.embeddings is None:
-        raise InputError(
-            "an adjustment without its vectors cannot be evaluated; take the one that tune returned"
-        )
+        raise InputError("an adjustment without its vectors cannot be evaluated; take the one that tune returned")
     if on not in ("valid", "test"):
         raise InputError(f"on must be 'valid' or 'test', got {on!r}")
     if on == "valid" and adjustment.refit:
@@ -192,24 +190,26 @@ def measure(
     intervals = _intervals(columns, lists, exposed, resamples, seed) if resamples else {}
     means = {name: float(np.nanmean(value)) for name, value in per_user.items()}
     return Measures(
-        **means, coverage=coverage(exposed), gini=exposure_gini(exposed), groups=groups,
-        intervals=intervals, per_user=per_user, exposure=exposed, users=users,
+        **means,
+        coverage=coverage(exposed),
+        gini=exposure_gini(exposed),
+        groups=groups,
+        intervals=intervals,
+        per_user=per_user,
+        exposure=exposed,
+        users=users,
         held=blake2b(pair_keys(held).tobytes() + str(lists.shape).encode(), digest_size=16).hexdigest(),
-    )  # fmt: skip
+    )
 
 
-def compare(
-    first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0
-) -> dict[str, dict[str, float]]:
+def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
     """For each metric that is a mean over users: first - second, its 95 % interval, and a paired p-value.
 
     The interval is by bootstrap over users. The p-value is that of a paired randomisation test: how often
     differences with random signs have a mean at least as far from zero. Both must hold the same users.
     """
     if first.held != second.held or not np.array_equal(first.users, second.users):
-        raise InputError(
-            "only measures of the same users, held-out pairs and k can be compared; use one split"
-        )
+        raise InputError("only measures of the same users, held-out pairs and k can be compared; use one split")
     difference = np.column_stack([first.per_user[name] - second.per_user[name] for name in PER_USER])
     known = np.isfinite(difference)  # an empty list has no popularity
     difference = np.where(known, difference, 0)
@@ -230,14 +230,9 @@ def compare(
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
     p_value = (1 + beyond) / (1 + rounds)
     return {
-        name: {
-            "difference": float(mean[n]),
-            "low": float(low[n]),
-            "high": float(high[n]),
-            "p_value": float(p_value[n]),
-        }
+        name: {"difference": float(mean[n]), "low": float(low[n]), "high": float(high[n]), "p_value": float(p_value[n])}
         for n, name in enumerate(PER_USER)
-    }  # fmt: skip
+    }
 
 
 def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:

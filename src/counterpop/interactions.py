@@ -42,14 +42,10 @@ class Interactions:
         for name in ("user", "item"):
             ix, ids = getattr(self, f"{name}_ix"), getattr(self, f"{name}_ids")
             if len(ix) != len(self.user_ix) or (len(ix) and not 0 <= ix.min() <= ix.max() < len(ids)):
-                raise InputError(
-                    f"{name}_ix must hold, for each row, a position among the {len(ids)} {name} ids"
-                )
+                raise InputError(f"{name}_ix must hold, for each row, a position among the {len(ids)} {name} ids")
         keys = pair_keys(self)
         if not (keys[1:] > keys[:-1]).all():
-            raise InputError(
-                "rows must be sorted by user and then by item, each pair once; read_interactions does it"
-            )
+            raise InputError("rows must be sorted by user and then by item, each pair once; read_interactions does it")
 
     def __repr__(self) -> str:
         return f"Interactions({len(self):,} pairs of {self.n_users:,} users and {self.n_items:,} items)"

@@ -25,9 +25,7 @@ def tie_order(item_ids: Ids) -> NDArray[np.int64]:
     popularity.
     """
     if item_ids.dtype == object:
-        keys = np.array(
-            [int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64
-        )
+        keys = np.array([int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64)
     else:
         keys = item_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         keys = (keys ^ (keys >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -38,10 +36,7 @@ def tie_order(item_ids: Ids) -> NDArray[np.int64]:
 
 
 def score_blocks(
-    queries: FloatArray,
-    item_vectors: FloatArray,
-    users: IntArray,
-    seen: Sequence[tuple[NDArray[np.int64], IntArray]],
+    queries: FloatArray, item_vectors: FloatArray, users: IntArray, seen: Sequence[tuple[NDArray[np.int64], IntArray]]
 ) -> Iterator[tuple[slice, FloatArray]]:
     """Blocks of scores (B, I) of the queries (one row for each of `users`), seen items marked as left out.
 
@@ -84,9 +79,7 @@ def rank(
     if len(users) != len(queries) or len(ties) != len(item_vectors):
         raise InputError("each query needs its user, and each item its place among ties")
     if any(log.n_items != len(item_vectors) or (len(users) and users.max() >= log.n_users) for log in seen):
-        raise InputError(
-            "what users have seen must be in the positions of the vectors; take the split of the model"
-        )
+        raise InputError("what users have seen must be in the positions of the vectors; take the split of the model")
     k = min(k, len(item_vectors))
     threads = threads or core_count()
     logs = [(log.user_starts, log.item_ix) for log in seen]
@@ -111,6 +104,11 @@ def rank_users(
         raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
     check_same_ids(vectors, seen)
     return rank(
-        adjustment.query(vectors.user_vectors[users]), vectors.item_vectors, k,
-        users=users, seen=[seen], ties=tie_order(vectors.item_ids), threads=threads,
-    )  # fmt: skip
+        adjustment.query(vectors.user_vectors[users]),
+        vectors.item_vectors,
+        k,
+        users=users,
+        seen=[seen],
+        ties=tie_order(vectors.item_ids),
+        threads=threads,
+    )

@@ -178,9 +178,7 @@ def read_recommendations(
     if rows.height == 0:
         raise InputError(f"lists need rows, but {table.label} holds none; check that it is the right source")
     columns = _clean(rows, chosen, None, table.label)
-    order: Literal["rank", "score", "rows"] = (
-        "rank" if "rank" in columns else "score" if "score" in columns else "rows"
-    )
+    order: Literal["rank", "score", "rows"] = "rank" if "rank" in columns else "score" if "score" in columns else "rows"
     log, user_ix, unknown_users = _place(columns["user"], log, "user", keep_unknown)
     log, item_ix, unknown_items = _place(columns["item"], log, "item", keep_unknown)
     by = np.zeros(len(user_ix)) if order == "rows" else columns[order].to_numpy()
@@ -221,9 +219,11 @@ def _place(
     own = as_ids(ids, known, what)
     missing = own[~np.isin(own, known)]
     if len(missing) and (not keep_unknown or len(missing) == len(own)):
-        do = "check which columns hold the ids" if len(missing) == len(own) else (
-            f"pass keep_unknown=True (--keep-unknown) to count them as {what}s without interactions"
-        )  # fmt: skip
+        do = (
+            "check which columns hold the ids"
+            if len(missing) == len(own)
+            else (f"pass keep_unknown=True (--keep-unknown) to count them as {what}s without interactions")
+        )
         raise InputError(
             f"every {what} with a place in a list must be in the log, but {len(missing)} of {len(own)} are "
             f"not (first: {missing[:1].tolist()[0]!r}); {do}"
@@ -253,16 +253,13 @@ def _open(source: Any, asked: dict[str, str], header: bool) -> _Table:
     if hasattr(source, "tocsr"):
         return _open_matrix(source, asked)
     raise InputError(
-        "a log must be a path, a pandas, polars or Arrow table, or a SciPy matrix, "
-        f"got {type(source).__name__}"
+        f"a log must be a path, a pandas, polars or Arrow table, or a SciPy matrix, got {type(source).__name__}"
     )
 
 
 def _open_file(path: Path, asked: dict[str, str], header: bool) -> _Table:
     if not path.is_file():
-        raise InputError(
-            f"{path} is {'a folder' if path.is_dir() else 'missing'}; pass the path of one log file"
-        )
+        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}; pass the path of one log file")
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty; pass a file with at least two users and two items")
     kind = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".").lower()
@@ -390,9 +387,7 @@ def _open_adjacency(path: Path, asked: dict[str, str]) -> _Table:
                 f"each line of {path} must hold a user and its items, but line {alone['line'][0]} holds only "
                 f"{alone['words'][0][0]!r}; leave that line out"
             )
-        pairs = words.select(
-            pl.col("words").list.first().alias("user"), pl.col("words").list.slice(1).alias("item")
-        )
+        pairs = words.select(pl.col("words").list.first().alias("user"), pl.col("words").list.slice(1).alias("item"))
         pairs = pairs.explode("item")
         return pairs.select(_narrow(pairs["user"]), _narrow(pairs["item"]))
 
@@ -403,9 +398,7 @@ def _open_pandas(frame: Any) -> _Table:
     """Column by column through NumPy, as the frame's own way to Arrow needs pyarrow."""
     labels = {str(label): label for label in frame.columns}
     if len(labels) < len(frame.columns):
-        raise InputError(
-            f"the pandas table must name each column once, got {list(frame.columns)}; rename some"
-        )
+        raise InputError(f"the pandas table must name each column once, got {list(frame.columns)}; rename some")
 
     def take(chosen: dict[str, str]) -> pl.DataFrame:
         with _one_sentence("the pandas table", "a table"):
@@ -479,17 +472,13 @@ def _one_sentence(label: str, kind: str, explain: Callable[[], str] = str) -> It
         reason = explain() or str(failure).strip().split("\n")[0].rstrip(".")
         if "allow_pickle" in reason:
             reason = "it holds pickled objects, which could run code; save plain arrays"
-        raise InputError(
-            f"{label} could not be read as {kind}: {reason}; write it again or repair it"
-        ) from None
+        raise InputError(f"{label} could not be read as {kind}: {reason}; write it again or repair it") from None
 
 
 # ------------------------------------------------------------------------------------- reading the columns
 
 
-def _clean(
-    rows: pl.DataFrame, chosen: dict[str, str], min_rating: float | None, label: str
-) -> dict[str, pl.Series]:
+def _clean(rows: pl.DataFrame, chosen: dict[str, str], min_rating: float | None, label: str) -> dict[str, pl.Series]:
     """User, item and, where asked for, time and split, each in its final type; low ratings left out."""
     columns = {role: _CLEANERS[role](rows[role], name, label) for role, name in chosen.items()}
     ratings = columns.pop("rating", None)
@@ -533,8 +522,7 @@ def _ids(column: pl.Series, name: str, label: str) -> pl.Series:
     if column.dtype == pl.Binary:
         if (column.bin.size() == 16).all():
             parts = [
-                column.bin.encode("hex").str.slice(at, n)
-                for at, n in ((0, 8), (8, 4), (12, 4), (16, 4), (20, 12))
+                column.bin.encode("hex").str.slice(at, n) for at, n in ((0, 8), (8, 4), (12, 4), (16, 4), (20, 12))
             ]
             return pl.select(pl.concat_str(parts, separator="-")).to_series()
         text = column.cast(pl.String, strict=False)
@@ -590,9 +578,14 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
 
 
 _CLEANERS = {
-    "user": _ids, "item": _ids, "rating": _numbers, "time": _seconds, "split": _parts,
-    "rank": _numbers, "score": _numbers,
-}  # fmt: skip
+    "user": _ids,
+    "item": _ids,
+    "rating": _numbers,
+    "time": _seconds,
+    "split": _parts,
+    "rank": _numbers,
+    "score": _numbers,
+}
 
 
 # ------------------------------------------------------------------------------------ from ids to positions

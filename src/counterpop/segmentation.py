@@ -103,7 +103,6 @@ def _merge(grid: Grid, taken: BoolArray) -> Grid:
     parts = [part for part, wanted in zip(grid.user_groups, taken, strict=False) if wanted and part.users]
     users = sum(part.users for part in parts)
     values = {
-        name: np.asarray(sum(part.users * part.values[name] for part in parts) / max(1, users))
-        for name in PER_USER
+        name: np.asarray(sum(part.users * part.values[name] for part in parts) / max(1, users)) for name in PER_USER
     }
     return replace(grid, values=values, users=users, user_groups=())

@@ -22,13 +22,7 @@ from counterpop.interactions import BoolArray, Interactions, gini, pair_keys, un
 Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
 
 TRAIN, INTERVENED, VALID, TEST, ORDINARY, LEFT_OUT = range(6)  # the first four as in `Interactions.part`
-OTHER_PARTS = {
-    "intervened": INTERVENED,
-    "valid": VALID,
-    "ordinary": ORDINARY,
-    "test": TEST,
-    "left_out": LEFT_OUT,
-}
+OTHER_PARTS = {"intervened": INTERVENED, "valid": VALID, "ordinary": ORDINARY, "test": TEST, "left_out": LEFT_OUT}
 CAP = 95.0  # percentile of the weights 1/popularity over items
 FLAT = 0.9  # a test with a Gini below this share of train's was not drawn as the log was
 # One random stream for each purpose, shared with no other module: no draw depends on another's.
@@ -213,12 +207,15 @@ def split_as_given(
     if carve not in get_args(Carve):
         raise InputError(f"carve must be one of {', '.join(get_args(Carve))}, got {carve!r}")
     if log.part is None:
-        raise InputError("the log has no split column (0 train, 1 train intervened, 2 validation, 3 test); "
-                         "read it with one or choose another protocol")  # fmt: skip
+        raise InputError(
+            "the log has no split column (0 train, 1 train intervened, 2 validation, 3 test); "
+            "read it with one or choose another protocol"
+        )
     bad = ~np.isin(log.part, (TRAIN, INTERVENED, VALID, TEST))
     if bad.any():
-        raise InputError(f"the split column must hold 0, 1, 2 or 3, but {bad.sum()} rows do not "
-                         f"(first: {log.part[bad][0]})")  # fmt: skip
+        raise InputError(
+            f"the split column must hold 0, 1, 2 or 3, but {bad.sum()} rows do not (first: {log.part[bad][0]})"
+        )
     part = log.part.copy()
     carved = None
     if not (part == VALID).any():
@@ -278,18 +275,17 @@ def _draw_overall(
     rows = generator.permutation(np.flatnonzero(pool))
     if how == "temporal":
         if log.time is None or not np.isfinite(log.time).all():
-            raise InputError("a split by time needs a time for every row, but the log "
-                             f"has {'none' if log.time is None else 'rows without one'}; "
-                             "name the time column when reading, or split another way")  # fmt: skip
+            raise InputError(
+                "a split by time needs a time for every row, but the log "
+                f"has {'none' if log.time is None else 'rows without one'}; "
+                "name the time column when reading, or split another way"
+            )
         rows = rows[np.argsort(-log.time[rows], kind="stable")]
     return rows[:number]
 
 
 def draw_by_item(
-    log: Interactions,
-    quota: NDArray[np.int64],
-    generator: np.random.Generator,
-    pool: BoolArray | None = None,
+    log: Interactions, quota: NDArray[np.int64], generator: np.random.Generator, pool: BoolArray | None = None
 ) -> NDArray[np.intp]:
     """`quota[i]` rows of each item i of the pool (all where it has fewer): the latest, or any."""
     rows = generator.permutation(len(log) if pool is None else np.flatnonzero(pool))
@@ -324,9 +320,7 @@ def _draw_by_user(
         part[_first_of_each(drawn, log.user_ix, last)] = code
 
 
-def _first_of_each(
-    rows: NDArray[np.intp], group: NDArray[np.int32], quota: NDArray[np.int64]
-) -> NDArray[np.intp]:
+def _first_of_each(rows: NDArray[np.intp], group: NDArray[np.int32], quota: NDArray[np.int64]) -> NDArray[np.intp]:
     """Of the rows in their order, the first `quota[g]` of each group g."""
     by_group = rows[np.argsort(group[rows], kind="stable")]
     groups = group[by_group]
@@ -352,8 +346,10 @@ def _number_per_item(log: Interactions, name: str, share: float) -> int:
     if isinstance(share, (int, np.integer)) and share >= 1:
         return int(share)
     if not 0 < share < 1:
-        raise InputError(f"{name} must be a number of pairs of every item (an integer from 1) or a share "
-                         f"between 0 and 1, got {share}")  # fmt: skip
+        raise InputError(
+            f"{name} must be a number of pairs of every item (an integer from 1) or a share "
+            f"between 0 and 1, got {share}"
+        )
     return max(1, round(share * len(log) / np.count_nonzero(log.item_counts)))
 
 
@@ -369,8 +365,9 @@ def _check_shares(**shares: float) -> None:
         if not 0 <= share < 1:
             raise InputError(f"{name} is a share of all pairs and must be from 0 to below 1, got {share}")
     if sum(shares.values()) > 1 - 1e-9:
-        raise InputError("the shares must leave something for train, but "
-                         f"{' + '.join(shares)} is {sum(shares.values()):g}")  # fmt: skip
+        raise InputError(
+            f"the shares must leave something for train, but {' + '.join(shares)} is {sum(shares.values()):g}"
+        )
 
 
 def _check_parts(part: NDArray[np.int8], *needed: int) -> None:
@@ -379,8 +376,10 @@ def _check_parts(part: NDArray[np.int8], *needed: int) -> None:
     names = {TRAIN: "train"} | {code: name for name, code in OTHER_PARTS.items()}
     for code in needed:
         if not present[code]:
-            raise InputError(f"every part of a split must hold pairs, but {names[code]} got none of the "
-                             f"log's {len(part)}; give it a larger share or a larger log")  # fmt: skip
+            raise InputError(
+                f"every part of a split must hold pairs, but {names[code]} got none of the "
+                f"log's {len(part)}; give it a larger share or a larger log"
+            )
 
 
 def _generator(seed: int, stream: int) -> np.random.Generator:
@@ -429,9 +428,7 @@ def _assemble(
     return Split(development, test, manifest)
 
 
-def _draw_ordinary(
-    log: Interactions, part: NDArray[np.int8], share: float, generator: np.random.Generator
-) -> None:
+def _draw_ordinary(log: Interactions, part: NDArray[np.int8], share: float, generator: np.random.Generator) -> None:
     """Marks that share of the observed train rows as the ordinary part, in place.
 
     Never an item's last train row, so that asking for this part makes no item unrankable.

@@ -97,17 +97,13 @@ def search_strengths(
     if not len(users) or not held.user_counts[users].all():
         raise InputError("strengths are chosen on held-out pairs, but the validation part or a user has none")
     n_groups, group_of = 1, np.zeros(len(users), dtype=np.int32)
-    if (
-        user_groups is not None
-    ):  # users of one group one after another, so that a block falls into few stretches
+    if user_groups is not None:  # users of one group one after another, so that a block falls into few stretches
         users = users[np.argsort(user_groups[users], kind="stable")]
         n_groups, group_of = int(user_groups.max()) + 1, user_groups[users]
     points = _points(item_strengths, user_strengths)
     threads, k = threads or core_count(), min(k, len(embeddings.item_vectors))
     if exposure:  # each thread counts for every item and point
-        threads = min(
-            threads, max(1, EXPOSURE_BYTES // (4 * len(embeddings.item_vectors) * len(points.near)))
-        )
+        threads = min(threads, max(1, EXPOSURE_BYTES // (4 * len(embeddings.item_vectors) * len(points.near))))
     a, b = points.item_strength, points.user_strength
     P, Q = embeddings.user_vectors[users], embeddings.item_vectors
     cells = _cells(Q @ directions.item, Q @ directions.user)
@@ -131,11 +127,30 @@ def search_strengths(
             cuts = [0, *(np.flatnonzero(np.diff(mine)) + 1).tolist(), len(mine)]
             for low, high in pairwise(cuts):
                 looked_at += search_grid(
-                    scores, item_shift, user_shift, cells.item_part, cells.user_part, cells.starts,
-                    cells.boxes, points.anchors, points.near, ties, counts, tail, starts, held_items, weights,
-                    users[stretch][block], ideal_dcg(k), k, low, high,
-                    sums[part, mine[low]], weight[part, mine[low]], exposed[part],
-                )  # fmt: skip
+                    scores,
+                    item_shift,
+                    user_shift,
+                    cells.item_part,
+                    cells.user_part,
+                    cells.starts,
+                    cells.boxes,
+                    points.anchors,
+                    points.near,
+                    ties,
+                    counts,
+                    tail,
+                    starts,
+                    held_items,
+                    weights,
+                    users[stretch][block],
+                    ideal_dcg(k),
+                    k,
+                    low,
+                    high,
+                    sums[part, mine[low]],
+                    weight[part, mine[low]],
+                    exposed[part],
+                )
         return looked_at
 
     looked_at = sum(in_stretches(work, len(users), threads))
@@ -157,14 +172,11 @@ def search_strengths(
         if groups:
             of_group = popularity_groups(train.item_counts)[cells.order]
             shares = np.array([np.bincount(of_group, n, HEAD_GROUPS + 1) / max(1, n.sum()) for n in shown])
-            values |= {
-                f"group_{g + 1}_frequency": shares[:, g].reshape(shape) for g in range(HEAD_GROUPS + 1)
-            }
+            values |= {f"group_{g + 1}_frequency": shares[:, g].reshape(shape) for g in range(HEAD_GROUPS + 1)}
     axes, mean_looked_at = (item_strengths, user_strengths), looked_at / len(users)
     sizes = np.bincount(group_of, minlength=n_groups).tolist()
     parts = tuple(
-        Grid(*axes, means(by_group[g], weights_by_group[g]), sizes[g], mean_looked_at)
-        for g in range(n_groups)
+        Grid(*axes, means(by_group[g], weights_by_group[g]), sizes[g], mean_looked_at) for g in range(n_groups)
     )
     return Grid(*axes, values, len(users), mean_looked_at, parts if user_groups is not None else ())
 
@@ -214,25 +226,18 @@ def _cells(item_part: FloatArray, user_part: FloatArray) -> _Cells:
     order = np.lexsort((user_part, strip))
     bounds = np.searchsorted(strip[order], np.arange(strips + 1))
     starts = np.unique(
-        np.concatenate(
-            [np.linspace(bounds[s], bounds[s + 1], strips + 1).astype(np.int64) for s in range(strips)]
-        )
+        np.concatenate([np.linspace(bounds[s], bounds[s + 1], strips + 1).astype(np.int64) for s in range(strips)])
     )
     t, r = item_part[order], user_part[order]
     low, high = np.minimum.reduceat, np.maximum.reduceat
     first = starts[:-1]
     place = np.empty(n, dtype=np.int32)
     place[order] = np.arange(n)
-    return _Cells(
-        order, place, t, r, starts, np.stack([low(t, first), high(t, first), low(r, first), high(r, first)])
-    )  # fmt: skip
+    return _Cells(order, place, t, r, starts, np.stack([low(t, first), high(t, first), low(r, first), high(r, first)]))
 
 
 def choose_strengths(
-    grid: Grid,
-    target: Target = "recall",
-    floor: Mapping[str, float] | None = None,
-    ordinary: Grid | None = None,
+    grid: Grid, target: Target = "recall", floor: Mapping[str, float] | None = None, ordinary: Grid | None = None
 ) -> tuple[float, float]:
     """The pair of strengths with the best `target`; of equals the weakest.
 
@@ -258,9 +263,7 @@ def choose_strengths(
     if not np.isfinite(value.max()):
         raise InputError("no pair of strengths keeps to the floor; lower it")
     best = np.argwhere(value >= value.max() - 1e-12)  # the last bits depend on the number of threads
-    a, b = min(
-        best, key=lambda point: round(grid.item_strengths[point[0]] + grid.user_strengths[point[1]], 9)
-    )
+    a, b = min(best, key=lambda point: round(grid.item_strengths[point[0]] + grid.user_strengths[point[1]], 9))
     return grid.item_strengths[a], grid.user_strengths[b]
 
 
@@ -301,9 +304,7 @@ def tune(
     vectors = run.model.embeddings
 
     def search(held: Interactions) -> Grid:
-        return search_strengths(
-            vectors, directions, known.train, held, k=k, item_strengths=items, user_strengths=users
-        )
+        return search_strengths(vectors, directions, known.train, held, k=k, item_strengths=items, user_strengths=users)
 
     grid = search(known.valid)
     ordinary = None
@@ -313,6 +314,11 @@ def tune(
     if run.refit is not None:
         directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)
     return Tuned(
-        directions.item, directions.user, *strengths, run.embeddings, run.refit is not None,
-        grid=grid, ordinary=ordinary,
-    )  # fmt: skip
+        directions.item,
+        directions.user,
+        *strengths,
+        run.embeddings,
+        run.refit is not None,
+        grid=grid,
+        ordinary=ordinary,
+    )

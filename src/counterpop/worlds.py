@@ -98,8 +98,7 @@ def make_world(
     """
     if min(n_users, n_items, dim) < 1 or n_items < 2:
         raise InputError(
-            "a world needs at least one user, two items and one dimension of taste, "
-            f"got {n_users}, {n_items} and {dim}"
+            f"a world needs at least one user, two items and one dimension of taste, got {n_users}, {n_items} and {dim}"
         )
     # A colder taste than 0.05 would leave float32: exp(-2 / 0.05) is 4e-18.
     if not (mean_activity > 0 and temperature >= 0.05 and exponent >= 0 and pull >= 0):
@@ -282,6 +281,5 @@ def _pairs_of(log: Interactions, users: NDArray[np.integer]) -> tuple[NDArray[np
 def _check_rows(recommended: NDArray[np.integer], users: NDArray[np.integer]) -> None:
     if recommended.ndim != 2 or len(recommended) != len(users):
         raise InputError(
-            f"recommendations must have one row for each of the {len(users)} users, "
-            f"got shape {recommended.shape}"
+            f"recommendations must have one row for each of the {len(users)} users, got shape {recommended.shape}"
         )

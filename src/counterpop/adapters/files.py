@@ -38,24 +38,25 @@ def read_vectors(path: str | Path) -> tuple[NDArray[Any], Ids | None]:
             vectors, ids = _from_table(source, pl.read_parquet(source))
         else:
             with source.open("rb") as file:  # NumPy would leave a damaged one open
-                arrays = (
-                    load_file(source) if ending == ".safetensors" else dict(np.load(file, allow_pickle=False))
-                )
+                arrays = load_file(source) if ending == ".safetensors" else dict(np.load(file, allow_pickle=False))
             if "vectors" not in arrays:
-                raise InputError(
-                    f"{source} must hold an array 'vectors', but has {', '.join(arrays) or 'nothing'}"
-                )
+                raise InputError(f"{source} must hold an array 'vectors', but has {', '.join(arrays) or 'nothing'}")
             vectors, ids = arrays["vectors"], arrays.get("ids")
     except InputError:
         raise
     except (
-        ValueError, OSError, EOFError, KeyError, BadZipFile, zlib.error, SafetensorError,
-        TypeError, AttributeError,  # bfloat16
+        ValueError,
+        OSError,
+        EOFError,
+        KeyError,
+        BadZipFile,
+        zlib.error,
+        SafetensorError,
+        TypeError,
+        AttributeError,  # bfloat16
         pl.exceptions.PolarsError,
-    ) as error:  # fmt: skip
-        raise InputError(
-            f"{source} cannot be read as {ending[1:]} ({error}); write it again, in float32"
-        ) from None
+    ) as error:
+        raise InputError(f"{source} cannot be read as {ending[1:]} ({error}); write it again, in float32") from None
     if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):
         got = f"{vectors.dtype} of shape {vectors.shape}"
         raise InputError(f"{source} must hold a matrix of floats with a row for each id, got {got}")
@@ -64,9 +65,7 @@ def read_vectors(path: str | Path) -> tuple[NDArray[Any], Ids | None]:
 
 def _from_table(source: Path, table: pl.DataFrame) -> tuple[NDArray[Any], Ids]:
     if "id" not in table.columns or len(table.columns) < 2:
-        raise InputError(
-            f"{source} must have a column 'id' and the vectors, but has {', '.join(table.columns)}"
-        )
+        raise InputError(f"{source} must have a column 'id' and the vectors, but has {', '.join(table.columns)}")
     missing = table["id"].null_count()
     if missing:
         raise InputError(f"{source}: every vector needs an id, but {missing} have none; leave those rows out")
@@ -99,10 +98,7 @@ def read_ids(path: str | Path) -> Sequence[Any] | Ids:
 
 
 def read_model(
-    path: str | Path,
-    *,
-    user_ids: Sequence[Any] | Ids | None = None,
-    item_ids: Sequence[Any] | Ids | None = None,
+    path: str | Path, *, user_ids: Sequence[Any] | Ids | None = None, item_ids: Sequence[Any] | Ids | None = None
 ) -> Vectors:
     """The vectors of a saved model: implicit's npz, the folder of Spark's ALSModel, or RecBole's pth."""
     from counterpop.adapters import implicit, recbole, spark
@@ -117,7 +113,6 @@ def read_model(
     known = {".npz": implicit.vectors_of, ".pth": recbole.vectors_of, ".pt": recbole.vectors_of}
     if source.suffix.lower() not in known:
         raise InputError(
-            "a model is read from implicit's .npz, the folder of Spark's ALSModel or RecBole's .pth, "
-            f"got {source}"
+            f"a model is read from implicit's .npz, the folder of Spark's ALSModel or RecBole's .pth, got {source}"
         )
     return known[source.suffix.lower()](source, user_ids=user_ids, item_ids=item_ids)

@@ -16,10 +16,7 @@ from counterpop.interactions import Ids
 
 
 def vectors_of(
-    model: Any,
-    *,
-    user_ids: Sequence[Any] | Ids | None = None,
-    item_ids: Sequence[Any] | Ids | None = None,
+    model: Any, *, user_ids: Sequence[Any] | Ids | None = None, item_ids: Sequence[Any] | Ids | None = None
 ) -> Vectors:
     """The factors of a fitted model, or of the npz file that its `save` wrote.
 
@@ -41,9 +38,7 @@ def vectors_of(
     return as_vectors(users, items, user_ids, item_ids)
 
 
-def _from_file(
-    path: Path, user_ids: Sequence[Any] | Ids | None, item_ids: Sequence[Any] | Ids | None
-) -> Vectors:
+def _from_file(path: Path, user_ids: Sequence[Any] | Ids | None, item_ids: Sequence[Any] | Ids | None) -> Vectors:
     if not path.is_file():
         raise InputError(f"{path} does not exist")
     try:

@@ -20,24 +20,25 @@ def check_index(adjustment: Adjustment, inner_products: bool, dim: int, how: str
     """
     if not inner_products:
         raise InputError(
-            "the query transform keeps inner products, but this index ranks by another metric; build it with "
-            f"{how}"
+            f"the query transform keeps inner products, but this index ranks by another metric; build it with {how}"
         )
     if dim != (width := len(adjustment.item_direction)):
         raise InputError(f"the adjustment is for vectors of {width} numbers, but the index holds {dim}")
 
 
-def recall_of(
-    search: Callable[[FloatArray, int], Any], item_vectors: FloatArray, queries: FloatArray, k: int
-) -> float:
+def recall_of(search: Callable[[FloatArray, int], Any], item_vectors: FloatArray, queries: FloatArray, k: int) -> float:
     """The share of the exact top k by inner product that `search(queries, k)` finds: 1 is all of it.
 
     `search` gives positions in `item_vectors`, (B, K). Compare plain and transformed queries: a graph (HNSW)
     built on inner products is linked towards long, popular vectors, and finds less of what lies elsewhere.
     """
     exact, _ = rank(
-        queries, item_vectors, k,
-        users=np.zeros(len(queries), dtype=np.int32), seen=[], ties=np.arange(len(item_vectors)),
-    )  # fmt: skip
+        queries,
+        item_vectors,
+        k,
+        users=np.zeros(len(queries), dtype=np.int32),
+        seen=[],
+        ties=np.arange(len(item_vectors)),
+    )
     found = np.asarray(search(queries, k)).astype(np.int64)
     return float(np.mean([np.isin(mine, theirs).mean() for mine, theirs in zip(exact, found, strict=True)]))

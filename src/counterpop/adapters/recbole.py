@@ -24,10 +24,7 @@ _REBUILD_TENSORS = {("collections", "OrderedDict"), ("torch._utils", "_rebuild_t
 
 
 def vectors_of(
-    checkpoint: str | Path,
-    *,
-    user_ids: Sequence[Any] | Ids | None = None,
-    item_ids: Sequence[Any] | Ids | None = None,
+    checkpoint: str | Path, *, user_ids: Sequence[Any] | Ids | None = None, item_ids: Sequence[Any] | Ids | None = None
 ) -> Vectors:
     """The vectors of a BPR checkpoint.
 
@@ -47,8 +44,7 @@ def vectors_of(
         )
     if user_ids is None or item_ids is None:
         raise InputError(
-            "a RecBole checkpoint holds no outside ids; pass user_ids and item_ids from the dataset's "
-            "field2id_token"
+            "a RecBole checkpoint holds no outside ids; pass user_ids and item_ids from the dataset's field2id_token"
         )
     try:
         users, items = (state[name].float().numpy() for name in names)  # NumPy has no bfloat16
@@ -109,15 +105,11 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         # with the reader of torch.load itself, so that no archive can look different to the two
         script = "constants.pkl" in torch._C.PyTorchFileReader(str(path)).get_all_records()
-        content = (
-            None if script else torch.load(path, map_location="cpu", pickle_module=inert, weights_only=False)
-        )
+        content = None if script else torch.load(path, map_location="cpu", pickle_module=inert, weights_only=False)
     except Exception as error:  # a damaged file fails wherever the damage lies
         raise InputError(f"{sentence} ({error}); save it again") from None
     if script:  # torch.load would hand it to torch.jit.load, which runs what it holds
-        raise InputError(
-            f"{sentence}, but it is a TorchScript archive, which holds code; save the state_dict"
-        )
+        raise InputError(f"{sentence}, but it is a TorchScript archive, which holds code; save the state_dict")
     if not isinstance(content, dict) or "state_dict" not in content:
         raise InputError(f"{sentence}, but it has no state_dict")
     return content

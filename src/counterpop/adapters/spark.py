@@ -35,9 +35,7 @@ def _collect(frame: Any) -> tuple[Any, Any]:
 def _read_folder(path: Path, side: str) -> tuple[Any, Any]:
     parts = sorted((path / side).glob("*.parquet"))
     if not parts:
-        raise InputError(
-            f"{path} must be a saved ALSModel with parquet files under {side}, but has none there"
-        )
+        raise InputError(f"{path} must be a saved ALSModel with parquet files under {side}, but has none there")
     try:
         return _ids_and_factors(pl.read_parquet(parts), str(path))
     except pl.exceptions.PolarsError as error:

@@ -48,8 +48,7 @@ def _run(tower: Tower, inputs: Any, batch: int, what: str) -> FloatArray:
         made = made.detach().cpu().numpy() if hasattr(made, "detach") else np.asarray(made)  # torch, or not
         if made.ndim != 2 or len(made) != len(given):
             raise InputError(
-                f"the {what} tower must give one vector for each of its {len(given)} inputs, "
-                f"got shape {made.shape}"
+                f"the {what} tower must give one vector for each of its {len(given)} inputs, got shape {made.shape}"
             )
         parts.append(made.astype(np.float32, copy=False))
     return np.concatenate(parts)

@@ -23,19 +23,14 @@ class Vectors(TypedDict):
 
 
 def as_vectors(
-    user_vectors: Any,
-    item_vectors: Any,
-    user_ids: Sequence[Any] | Ids | None,
-    item_ids: Sequence[Any] | Ids | None,
+    user_vectors: Any, item_vectors: Any, user_ids: Sequence[Any] | Ids | None, item_ids: Sequence[Any] | Ids | None
 ) -> Vectors:
     """The two sides as float32 matrices; without ids, rows are numbered from 0."""
     sides = []
     for what, vectors, ids in (("user", user_vectors, user_ids), ("item", item_vectors, item_ids)):
         matrix = np.asarray(vectors, dtype=np.float32)
         if matrix.ndim != 2:
-            raise InputError(
-                f"{what} vectors must be a matrix with one row for each {what}, got shape {matrix.shape}"
-            )
+            raise InputError(f"{what} vectors must be a matrix with one row for each {what}, got shape {matrix.shape}")
         if ids is not None and len(ids) != len(matrix):
             raise InputError(f"each {what} vector needs an id, got {len(matrix)} vectors and {len(ids)} ids")
         sides.append((matrix, np.arange(len(matrix)) if ids is None else ids))

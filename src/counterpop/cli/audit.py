@@ -36,9 +36,7 @@ GO_WITH = {  # what would be ignored without it
 )
 @click.argument("run", type=click.Path(), required=False)
 @click.option(
-    "--recommendations",
-    type=click.Path(),
-    help="Lists of any system: user, item, and optionally rank or score.",
+    "--recommendations", type=click.Path(), help="Lists of any system: user, item, and optionally rank or score."
 )
 @click.option("--user-vectors", type=click.Path(), help="npy, npz, safetensors or parquet.")
 @click.option("--item-vectors", type=click.Path(), help="npy, npz, safetensors or parquet.")
@@ -50,20 +48,32 @@ GO_WITH = {  # what would be ignored without it
 @click.option("--list-item", help="Column of item ids in the lists. [default: that of the logs]")
 @click.option("--rank", help="Column that orders the lists, 1 best. [default: rank, if there is one]")
 @click.option("--score", help="Column that orders the lists, high best. [default: score, if there is one]")
-@click.option(
-    "--k", type=click.IntRange(min=1), help="Length of the lists. [default: 20; given lists: the longest]"
-)
+@click.option("--k", type=click.IntRange(min=1), help="Length of the lists. [default: 20; given lists: the longest]")
 @click.option("--keep-unknown", is_flag=True, help="Count ids that the log lacks as without interactions.")
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the log that have no vector.")
 @click.option("--html", type=click.Path(), help="Write one self-contained page here.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: the figures are exact.")
 @shell
 def command(
-    run: str | None, recommendations: str | None, user_vectors: str | None, item_vectors: str | None,
-    interactions: str | None, holdout: str | None, user: str, item: str, list_user: str | None,
-    list_item: str | None, rank: str | None, score: str | None, k: int | None, keep_unknown: bool,
-    drop_unknown: bool, html: str | None, seed: int, quiet: bool,
-) -> dict[str, Any]:  # fmt: skip
+    run: str | None,
+    recommendations: str | None,
+    user_vectors: str | None,
+    item_vectors: str | None,
+    interactions: str | None,
+    holdout: str | None,
+    user: str,
+    item: str,
+    list_user: str | None,
+    list_item: str | None,
+    rank: str | None,
+    score: str | None,
+    k: int | None,
+    keep_unknown: bool,
+    drop_unknown: bool,
+    html: str | None,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
     """Say what recommendations expose: of a run, of vectors and a log, or of any system's lists and a log.
 
     Popularity lift, tail share, coverage, Gini, exposure by group of items and segment of users,
@@ -94,9 +104,15 @@ def command(
                 told = {"user_vectors": user_vectors, "item_vectors": item_vectors}
             else:
                 found = read_recommendations(
-                    recommendations, log, user=list_user or user, item=list_item or item, rank=rank,
-                    score=score, k=k, keep_unknown=keep_unknown,
-                )  # fmt: skip
+                    recommendations,
+                    log,
+                    user=list_user or user,
+                    item=list_item or item,
+                    rank=rank,
+                    score=score,
+                    k=k,
+                    keep_unknown=keep_unknown,
+                )
                 held, lost = match(later, found.log)
                 notes = {**found.notes, "unknown_held_out": lost}
                 one = audit(found.lists, found.users, found.log, held=held, notes=notes)
@@ -129,9 +145,7 @@ def audit_run(path: str | Path, k: int = K) -> tuple[dict[str, Audit], dict[str,
     ways = {"as trained": adjustment.with_strengths(0.0, 0.0)}
     if any(strengths.values()):
         ways["adjusted"] = adjustment
-    audits = {
-        name: audit_model(way, log, k, held=split.test, ledger=saved.run.ledger) for name, way in ways.items()
-    }
+    audits = {name: audit_model(way, log, k, held=split.test, ledger=saved.run.ledger) for name, way in ways.items()}
     return audits, {"run": str(path), **strengths}
 
 

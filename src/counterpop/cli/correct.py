@@ -16,17 +16,13 @@ from counterpop.tuning import Target
 
 @click.command(epilog="Example: counterpop correct RUN --by tten --out CORRECTED")
 @click.argument("run", type=click.Path())
-@click.option(
-    "--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores."
-)
+@click.option("--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores.")
 @target_option
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: all strengths are tried.")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
-def command(
-    run: str, by: Correction, target: Target, k: int, seed: int, out: str, quiet: bool
-) -> dict[str, Any]:
+def command(run: str, by: Correction, target: Target, k: int, seed: int, out: str, quiet: bool) -> dict[str, Any]:
     """Write a run whose vectors are corrected the way practitioners do it, for comparison.
 
     pc adds to a score the more, the rarer its item is; tten divides it by a power of the item vector's

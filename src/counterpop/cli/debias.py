@@ -72,10 +72,21 @@ Does it still fit?
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
 @shell
 def command(
-    interactions: str, holdout: str | None, user: str, item: str, target: Target, floor: dict[str, float],
-    k: int, drop_unknown: bool, write_vectors: bool, check: str | None, seed: int, out: str | None,
-    quiet: bool, **sources: str | None,
-) -> dict[str, Any]:  # fmt: skip
+    interactions: str,
+    holdout: str | None,
+    user: str,
+    item: str,
+    target: Target,
+    floor: dict[str, float],
+    k: int,
+    drop_unknown: bool,
+    write_vectors: bool,
+    check: str | None,
+    seed: int,
+    out: str | None,
+    quiet: bool,
+    **sources: str | None,
+) -> dict[str, Any]:
     """Find and prove an adjustment of vectors that any model was trained to.
 
     Writes two directions and two strengths, the whole trade-off and a report; send `query(u)` to the index
@@ -102,14 +113,10 @@ def command(
         log = read_interactions(interactions, user=user, item=item)
         later = read_interactions(holdout, user=user, item=item) if holdout else None
     with working("matching vectors and log") as report:
-        found = debias(
-            **vectors, interactions=log, holdout=later, drop_unknown=drop_unknown, report=report, **choice
-        )
+        found = debias(**vectors, interactions=log, holdout=later, drop_unknown=drop_unknown, report=report, **choice)
     with working("writing"):
         made_from = {
-            name: str(Path(path).resolve())
-            for name, path in (sources | {"interactions": interactions}).items()
-            if path
+            name: str(Path(path).resolve()) for name, path in (sources | {"interactions": interactions}).items() if path
         }
         adjusted = adjust(found.embeddings, found) if write_vectors and found.embeddings else None
         artifacts.save_adjustment(found, out, adjusted, made_from | columns | choice)
@@ -136,9 +143,7 @@ def _read(sources: dict[str, str | None]) -> Vectors:
     )
 
 
-def _check(
-    folder: str, sources: dict[str, str | None], new: str, asked: dict[str, Any], drop_unknown: bool
-) -> Drift:
+def _check(folder: str, sources: dict[str, str | None], new: str, asked: dict[str, Any], drop_unknown: bool) -> Drift:
     """The adjustment of a folder on the vectors it was made from (or others that are given) and a new log.
 
     Columns, target, floor and k are those it was made with, unless others are asked for.
@@ -183,9 +188,7 @@ def _tell(found: Debiasing, out: str) -> None:
         users = f"{len(effect.plain.users):,} users"
         output.print(f"{name} held-out pairs, {users}: {found.target} {_line(effect, found.target)}")
     if found.sample is not None:
-        output.print(
-            f"With so many items, a random sample of at most {found.sample:,} users chose and as many proved."
-        )
+        output.print(f"With so many items, a random sample of at most {found.sample:,} users chose and as many proved.")
     if found.in_sample:
         output.print("The model has seen these pairs: the figures are too high; --holdout gives true ones.")
     if not found.gained:
@@ -200,8 +203,7 @@ def _tell(found: Debiasing, out: str) -> None:
         output.print(found.price)
     if found.segments is not None and found.by_segment is not None:
         output.print(
-            f"Strengths by {found.segments.by} do better still: {found.target} "
-            f"{_line(found.by_segment, found.target)}"
+            f"Strengths by {found.segments.by} do better still: {found.target} {_line(found.by_segment, found.target)}"
         )
     strengths = f"Item strength {found.item_strength}, user strength {found.user_strength}"
     output.print(f"{strengths}. Wrote {out} and {out}/report.html.")
@@ -217,9 +219,7 @@ def _tell_drift(drift: Drift) -> None:
         ("plain -> this adjustment", drift.against_plain),
         ("this adjustment -> made anew", drift.renewed),
     ):
-        output.print(
-            f"{name}, {len(effect.plain.users):,} users: {drift.target} {_line(effect, drift.target)}"
-        )
+        output.print(f"{name}, {len(effect.plain.users):,} users: {drift.target} {_line(effect, drift.target)}")
     if drift.in_sample:
         output.print("The pairs are of the new log itself: if the model has seen them, figures are too high.")
     output.print(drift.sentence)

@@ -39,9 +39,7 @@ def found_favourites(world: World, adjustment: Adjustment, split: Split, k: int 
 
 @click.command(epilog="Example: counterpop demo --out demo")
 @click.option("--out", type=click.Path(), required=True, help="Folder for the log, the runs and the page.")
-@click.option(
-    "--users", type=click.IntRange(min=100), default=3000, show_default=True, help="Size of the world."
-)
+@click.option("--users", type=click.IntRange(min=100), default=3000, show_default=True, help="Size of the world.")
 @click.option("--items", type=click.IntRange(min=100), default=1000, show_default=True)
 @click.option("--epochs", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)

@@ -15,13 +15,9 @@ from counterpop.reporting import comparison_table
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
 @click.argument("run", type=click.Path())
-@click.option(
-    "--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Which part."
-)
+@click.option("--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Which part.")
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
-@click.option(
-    "--against", type=click.Path(), help="Another run of the same split: a paired test between the two."
-)
+@click.option("--against", type=click.Path(), help="Another run of the same split: a paired test between the two.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the bootstrap.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:

@@ -25,9 +25,7 @@ def adjustment_for(saved: SavedRun, known: Development, on: On = "test") -> Adju
         return saved.adjustment
     tuning = saved.manifest["tuning"] or {}
     if not tuning and saved.run.settings["method"] in ("gradient", "macr"):
-        console.print(
-            f"Note: {saved.path} has not been tuned, so its strengths are 0; run `counterpop tune` first."
-        )
+        console.print(f"Note: {saved.path} has not been tuned, so its strengths are 0; run `counterpop tune` first.")
     refit = saved.run.refit is not None and on == "test"
     model = saved.run.final if refit else saved.run.model
     found = find_directions(

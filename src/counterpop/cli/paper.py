@@ -41,27 +41,37 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @click.option("--out", type=click.Path(), required=True, help="Folder for the page, the tables and the runs.")
 @click.option("--quick", is_flag=True, help="A smoke run of minutes on few users; its figures mean nothing.")
 @click.option(
-    "--wide",
-    is_flag=True,
-    help="Search rates, penalties and methods' own settings too: six times the runs or more.",
+    "--wide", is_flag=True, help="Search rates, penalties and methods' own settings too: six times the runs or more."
 )
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this one. [default: both, mf first]")
 @click.option("--device", type=click.Choice(get_args(Device)), default="cpu", show_default=True)
 @click.option("--mf-on-cpu", is_flag=True, help="MF on the CPU, whatever --device says of LightGCN.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds.")
-@click.option(
-    "--baseline-seeds", type=click.IntRange(min=1), help="How many for other methods. [default: as --seeds]"
-)
+@click.option("--baseline-seeds", type=click.IntRange(min=1), help="How many for other methods. [default: as --seeds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @click.option(
-    "--how-to-get-data", is_flag=True, is_eager=True, expose_value=False, callback=_explain,
+    "--how-to-get-data",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_explain,
     help="Say where the data sets come from, and stop.",
-)  # fmt: skip
+)
 @shell
 def command(
-    items: tuple[str, ...], data: str, out: str, quick: bool, wide: bool, backbone: str | None, device: str,
-    mf_on_cpu: bool, seeds: int, baseline_seeds: int | None, seed: int, quiet: bool,
-) -> dict[str, Any]:  # fmt: skip
+    items: tuple[str, ...],
+    data: str,
+    out: str,
+    quick: bool,
+    wide: bool,
+    backbone: str | None,
+    device: str,
+    mf_on_cpu: bool,
+    seeds: int,
+    baseline_seeds: int | None,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
     """Make the paper's tables and figures anew, beside the published numbers.
 
     \b

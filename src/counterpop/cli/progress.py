@@ -18,17 +18,19 @@ output = Console(soft_wrap=True, markup=False, highlight=False)  # results
 def training_progress() -> Iterator[Callable[[TrainingProgress], None]]:
     """A bar with epoch, loss, best validation recall and time left."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}"), TextColumn("{task.fields[best]}"), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+        TextColumn("{task.fields[best]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as bars:
         tasks = {}
 
         def show(progress: TrainingProgress) -> None:
             if progress.stage not in tasks:
-                tasks[progress.stage] = bars.add_task(
-                    progress.stage, total=progress.epochs, loss=0.0, best=""
-                )
+                tasks[progress.stage] = bars.add_task(progress.stage, total=progress.epochs, loss=0.0, best="")
             best = "" if progress.best is None else f"validation recall {progress.best:.4f}"
             bars.update(tasks[progress.stage], completed=progress.epoch, loss=progress.loss, best=best)
 

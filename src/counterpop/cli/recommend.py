@@ -16,12 +16,7 @@ from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
 from counterpop.ranking import rank_users
 
-WRITERS = {
-    ".csv": "write_csv",
-    ".parquet": "write_parquet",
-    ".jsonl": "write_ndjson",
-    ".ndjson": "write_ndjson",
-}
+WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
 
 
 def read_users(users: str) -> list[str]:
@@ -37,23 +32,25 @@ def read_users(users: str) -> list[str]:
     return ids
 
 
-@click.command(
-    epilog="Example: counterpop recommend RUN --users 17,42 --k 20 --item-strength 0.6 --out lists.csv"
-)
+@click.command(epilog="Example: counterpop recommend RUN --users 17,42 --k 20 --item-strength 0.6 --out lists.csv")
 @click.argument("run", type=click.Path())
 @click.option("--users", help="A file with one id a line, or id,id,... [default: everybody]")
 @click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
 @click.option("--item-strength", type=float, help="[default: the tuned one]")
 @click.option("--user-strength", type=float, help="[default: the tuned one]")
-@click.option(
-    "--out", type=click.Path(), help="csv, parquet or jsonl by its ending. [default: csv on stdout]"
-)
+@click.option("--out", type=click.Path(), help="csv, parquet or jsonl by its ending. [default: csv on stdout]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: ranking is exact.")
 @shell
 def command(
-    run: str, users: str | None, k: int, item_strength: float | None, user_strength: float | None,
-    out: str | None, seed: int, quiet: bool,
-) -> dict[str, Any]:  # fmt: skip
+    run: str,
+    users: str | None,
+    k: int,
+    item_strength: float | None,
+    user_strength: float | None,
+    out: str | None,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
     """Write the best k items for users: user, rank, item, score.
 
     Items of a user's train and validation pairs are left out; those of the test part are not.
@@ -65,9 +62,7 @@ def command(
     vectors = saved.run.embeddings
     everything = known.refit_train()
     at = (
-        np.arange(everything.n_users, dtype=np.int32)
-        if users is None
-        else everything.user_positions(read_users(users))
+        np.arange(everything.n_users, dtype=np.int32) if users is None else everything.user_positions(read_users(users))
     )
     adjustment = adjustment.with_strengths(
         adjustment.item_strength if item_strength is None else item_strength,
@@ -76,12 +71,14 @@ def command(
     with working(f"ranking for {len(at):,} users"):
         items, scores = rank_users(adjustment, at, everything, k)
     row, place = np.nonzero(items >= 0)
-    table = pl.DataFrame({
-        "user": vectors.user_ids[at[row]].tolist(),
-        "rank": place + 1,
-        "item": vectors.item_ids[items[row, place]].tolist(),
-        "score": scores[row, place],
-    })  # fmt: skip
+    table = pl.DataFrame(
+        {
+            "user": vectors.user_ids[at[row]].tolist(),
+            "rank": place + 1,
+            "item": vectors.item_ids[items[row, place]].tolist(),
+            "score": scores[row, place],
+        }
+    )
     if out:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
         getattr(table, WRITERS[Path(out).suffix])(out)
@@ -89,7 +86,11 @@ def command(
     elif not quiet:
         click.echo(table.write_csv(), nl=False)
     result = {
-        "run": run, "users": len(at), "k": k, "out": out,
-        "item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength,
-    }  # fmt: skip
+        "run": run,
+        "users": len(at),
+        "k": k,
+        "out": out,
+        "item_strength": adjustment.item_strength,
+        "user_strength": adjustment.user_strength,
+    }
     return result if out else result | {"recommendations": table.to_dicts()}

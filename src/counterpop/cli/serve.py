@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 LEAST_TOKEN = 16  # characters
 
 
-def load_served(
-    run: str | Path, names: str | None = None, item: str = "item", name: str = "name"
-) -> ServedModel:
+def load_served(run: str | Path, names: str | None = None, item: str = "item", name: str = "name") -> ServedModel:
     """A run folder as it is served, with what its first answers need already worked out."""
     from counterpop.serving.model import ServedModel, Trial
 
@@ -66,9 +64,7 @@ def source_of(run: str | Path, names: str | None = None, item: str = "item", nam
 def read_tokens(path: str) -> list[str]:
     """The tokens in a file, one a line."""
     try:
-        tokens = [
-            line.strip() for line in Path(path).read_text(encoding="ascii").splitlines() if line.strip()
-        ]
+        tokens = [line.strip() for line in Path(path).read_text(encoding="ascii").splitlines() if line.strip()]
     except UnicodeDecodeError:
         raise InputError(f"{path} must hold tokens in plain ASCII, one a line; make others") from None
     if not tokens or min(map(len, tokens)) < LEAST_TOKEN:
@@ -90,9 +86,7 @@ def listen(host: str, port: int) -> socket.socket:
             stack.pop_all()  # bound: the caller closes it
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
-        raise InputError(
-            f"cannot listen on {host} port {port}: {reason}; pass another --port or --host"
-        ) from None
+        raise InputError(f"cannot listen on {host} port {port}: {reason}; pass another --port or --host") from None
     return bound
 
 
@@ -102,9 +96,7 @@ def is_loopback(address: str) -> bool:
 
 @click.command(epilog="Example: counterpop serve RUN --port 8000 --names films.csv")
 @click.argument("run", type=click.Path())
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--token-file", type=click.Path(), help="Tokens, one a line: requests must bear one.")
 @click.option("--no-token", is_flag=True, help="Let everybody in who reaches an address beyond loopback.")
@@ -128,9 +120,19 @@ def is_loopback(address: str) -> bool:
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: answers are exact.")
 @shell
 def command(
-    run: str, port: int, host: str, token_file: str | None, no_token: bool, names: str | None, item: str,
-    name: str, unknown: Any, look_every: float, seed: int, quiet: bool,
-) -> dict[str, Any]:  # fmt: skip
+    run: str,
+    port: int,
+    host: str,
+    token_file: str | None,
+    no_token: bool,
+    names: str | None,
+    item: str,
+    name: str,
+    unknown: Any,
+    look_every: float,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
     """Serve a run: recommendations over HTTP, and a dashboard at /.
 
     The dial is part of every request: GET /recommend?user=17&k=20&item_strength=0.6&user_strength=0.2, by
@@ -158,18 +160,19 @@ def command(
         threadpool_limits(1, user_api="blas")  # requests run side by side; BLAS would spin beside them
         with working(f"loading {run}"):
             app = create_app(
-                source_of(run, names, item, name), unknown=unknown, tokens=tokens, look_every=look_every,
+                source_of(run, names, item, name),
+                unknown=unknown,
+                tokens=tokens,
+                look_every=look_every,
                 hosts=None if exposed or tokens else LOOPBACK | {address},
-            )  # fmt: skip
+            )
         logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
         bound.listen()  # from here on whoever connects is answered, if only once the loop runs
         url = f"http://{f'[{address}]' if ':' in address else address}:{actual}/"
         console.print(f"Serving {run} at {url} (Ctrl-C stops).")
         start = time.perf_counter()
         server = uvicorn.Server(
-            uvicorn.Config(
-                app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
-            )
+            uvicorn.Config(app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10)
         )
         with suppress(KeyboardInterrupt):  # uvicorn raises it again once everything is closed
             server.run(sockets=[bound])

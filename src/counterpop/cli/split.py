@@ -27,14 +27,10 @@ class Amount(click.ParamType[float]):
             self.fail(f"{value!r} is not a number", param, ctx)
 
 
-@click.command(
-    epilog="Example: counterpop split log.csv --protocol uniform --test 0.1 --valid 0.1 --out SPLIT"
-)
+@click.command(epilog="Example: counterpop split log.csv --protocol uniform --test 0.1 --valid 0.1 --out SPLIT")
 @click.argument("data", type=click.Path())
 @click.option("--protocol", type=click.Choice(PROTOCOLS), required=True, help="How the parts are drawn.")
-@click.option(
-    "--test", type=Amount(), help="Share of the test part; uniform also takes a number for each item."
-)
+@click.option("--test", type=Amount(), help="Share of the test part; uniform also takes a number for each item.")
 @click.option("--valid", type=Amount(), help="Share of the validation part, or a number for each item.")
 @click.option("--out", type=click.Path(), required=True, help="The split folder to write.")
 @click.option("--user", default="user", show_default=True, help="Column of user ids.")
@@ -68,10 +64,24 @@ class Amount(click.ParamType[float]):
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
 def command(
-    data: str, protocol: str, test: float | None, valid: float | None, out: str, user: str, item: str,
-    rating: str | None, min_rating: float | None, time: str | None, split_column: str | None, header: bool,
-    carve: splits.Carve, proportion: float, ordinary: float, seed: int, quiet: bool,
-) -> dict[str, Any]:  # fmt: skip
+    data: str,
+    protocol: str,
+    test: float | None,
+    valid: float | None,
+    out: str,
+    user: str,
+    item: str,
+    rating: str | None,
+    min_rating: float | None,
+    time: str | None,
+    split_column: str | None,
+    header: bool,
+    carve: splits.Carve,
+    proportion: float,
+    ordinary: float,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
     """Cut a log into train, validation and test, and save the parts with a manifest.
 
     DATA is csv, tsv, parquet, npz, RecBole .inter, or text lines "user item item ...".
@@ -92,9 +102,15 @@ def command(
     artifacts.check_target(out, "split")
     with working(f"reading {data}"):
         log = read_interactions(
-            data, user=user, item=item, rating=rating, min_rating=min_rating, time=time, header=header,
+            data,
+            user=user,
+            item=item,
+            rating=rating,
+            min_rating=min_rating,
+            time=time,
+            header=header,
             split=split_column if protocol == "as-given" else False,
-        )  # fmt: skip
+        )
     with working("splitting"):
         if protocol == "as-given":
             made = splits.split_as_given(log, carve=carve, seed=seed, ordinary=ordinary)
@@ -105,13 +121,15 @@ def command(
             made = function(log, **amounts, seed=seed, ordinary=ordinary)
         artifacts.save_split(made, out)
     result = asdict(made.manifest) | {
-        "users": log.n_users, "items": log.n_items, "pairs": len(log), "merged": log.merged, "out": out,
-    }  # fmt: skip
+        "users": log.n_users,
+        "items": log.n_items,
+        "pairs": len(log),
+        "merged": log.merged,
+        "out": out,
+    }
     if not quiet:
         parts = ", ".join(f"{count:,} {name}" for name, count in made.manifest.counts.items() if count)
-        output.print(
-            f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}."
-        )
+        output.print(f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}.")
         if log.merged:
             output.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
     return result

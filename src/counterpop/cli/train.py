@@ -87,9 +87,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("initial_scale", "Standard deviation of the first values.")
 @number("negatives", "Negatives for each positive.")
 @number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
-@click.option(
-    "--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]"
-)
+@click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
 @number("ledger_every", "One triple in so many goes into the ledger.")
 @number("check_every", "Epochs between two looks at validation.")
@@ -99,13 +97,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(
-    split: str,
-    out: str,
-    refit: bool,
-    normalise: bool | None,
-    given: dict[str, Any],
-    quiet: bool,
-    **settings: Any,
+    split: str, out: str, refit: bool, normalise: bool | None, given: dict[str, Any], quiet: bool, **settings: Any
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
@@ -127,11 +119,12 @@ def command(
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.settings["method"] in CHECK_STRENGTHS_OF else ""
     if not quiet:
-        output.print(
-            f"Best after {epochs} epochs (validation recall {best:.4f}{how}), {seconds:.1f} s. Wrote {out}."
-        )
+        output.print(f"Best after {epochs} epochs (validation recall {best:.4f}{how}), {seconds:.1f} s. Wrote {out}.")
     return {
-        "out": out, "epochs": epochs, "valid_recall": best, "seconds": seconds,
+        "out": out,
+        "epochs": epochs,
+        "valid_recall": best,
+        "seconds": seconds,
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,
-    }  # fmt: skip
+    }

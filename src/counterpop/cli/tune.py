@@ -53,9 +53,15 @@ target_option = click.option(
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: the grid is exact.")
 @shell
 def command(
-    run: str, target: Target, floor: dict[str, float], k: int, item_direction: ItemDirection | None,
-    user_direction: UserDirection | None, seed: int, quiet: bool,
-) -> dict[str, Any]:  # fmt: skip
+    run: str,
+    target: Target,
+    floor: dict[str, float],
+    k: int,
+    item_direction: ItemDirection | None,
+    user_direction: UserDirection | None,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
     """Choose item and user strength on the validation part and write them into the run folder.
 
     All 121 pairs of strengths from 0 to 2 are measured in one pass. The test part is not opened. MACR has a
@@ -65,13 +71,15 @@ def command(
     saved = artifacts.load_run(run)
     with working("measuring every pair of strengths"):
         adjustment = tune(
-            saved.run, artifacts.load_development(run), target=target, floor=floor, k=k,
-            item_direction=item_direction, user_direction=user_direction,
-        )  # fmt: skip
-    how = {
-        "target": target, "floor": floor, "k": k,
-        "item_direction": item_direction, "user_direction": user_direction,
-    }  # fmt: skip
+            saved.run,
+            artifacts.load_development(run),
+            target=target,
+            floor=floor,
+            k=k,
+            item_direction=item_direction,
+            user_direction=user_direction,
+        )
+    how = {"target": target, "floor": floor, "k": k, "item_direction": item_direction, "user_direction": user_direction}
     artifacts.save_tuning(run, adjustment, adjustment.grid, how)
     plain, chosen = (
         adjustment.grid.at(0.0, 0.0),
@@ -88,6 +96,11 @@ def command(
             f"{target} {plain[target]:.4f} plain, {chosen[target]:.4f} adjusted. Wrote them into {run}."
         )
     return {
-        "run": run, "item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength,
-        "users": adjustment.grid.users, "plain": plain, "adjusted": chosen, **how,
-    }  # fmt: skip
+        "run": run,
+        "item_strength": adjustment.item_strength,
+        "user_strength": adjustment.user_strength,
+        "users": adjustment.grid.users,
+        "plain": plain,
+        "adjusted": chosen,
+        **how,
+    }

@@ -21,10 +21,18 @@ def loss_of(s_i, s_j, bce):
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def step_triples(
-    user_vectors, item_vectors,  # (U, D), (2I, D) float32, changed in place
-    users, items, negatives, order,
-    lr, reg, bce, penalty, every,
-):  # fmt: skip
+    user_vectors,
+    item_vectors,  # (U, D), (2I, D) float32, changed in place
+    users,
+    items,
+    negatives,
+    order,
+    lr,
+    reg,
+    bce,
+    penalty,
+    every,
+):
     """One SGD step for each triple; returns the sum of the recorded losses and their number."""
     dim, n_items = user_vectors.shape[1], len(item_vectors) // 2
     one = np.float32(1.0)
@@ -53,10 +61,19 @@ def step_triples(
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def pull_triples(
-    user_vectors, item_vectors,  # (2U, D), (2I, D): treatment triples take the second half of the users
-    users, items, negatives, order, reg, bce, penalty, every,
-    user_gradient, item_gradient,  # (2U, D), (2I, D) added to
-):  # fmt: skip
+    user_vectors,
+    item_vectors,  # (2U, D), (2I, D): treatment triples take the second half of the users
+    users,
+    items,
+    negatives,
+    order,
+    reg,
+    bce,
+    penalty,
+    every,
+    user_gradient,
+    item_gradient,  # (2U, D), (2I, D) added to
+):
     """Adds the gradient of each triple's loss; returns the sum of the recorded losses and their number."""
     dim, n_items = user_vectors.shape[1], len(item_vectors) // 2
     near = np.float32(2.0) * penalty

@@ -47,11 +47,20 @@ def _apart(difference, kind, push):
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def step_triples(
-    user_vectors, item_vectors,  # (U, D), (I, D) float32, changed in place
-    users, items, negatives, order,
-    lr, reg, counts,  # (I,) popularity
-    weight, kind, push, every,
-):  # fmt: skip
+    user_vectors,
+    item_vectors,  # (U, D), (I, D) float32, changed in place
+    users,
+    items,
+    negatives,
+    order,
+    lr,
+    reg,
+    counts,  # (I,) popularity
+    weight,
+    kind,
+    push,
+    every,
+):
     """One SGD step for each triple; returns the sum of the recorded losses and their number."""
     half = user_vectors.shape[1] // 2
     keep = np.float32(1.0) - lr * reg
@@ -83,9 +92,21 @@ def step_triples(
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def pull_triples(
-    user_vectors, item_vectors, users, items, negatives, order, reg, counts, weight, kind, push, every,
-    user_gradient, item_gradient,  # (U, D), (I, D) added to
-):  # fmt: skip
+    user_vectors,
+    item_vectors,
+    users,
+    items,
+    negatives,
+    order,
+    reg,
+    counts,
+    weight,
+    kind,
+    push,
+    every,
+    user_gradient,
+    item_gradient,  # (U, D), (I, D) added to
+):
     """Adds the gradient of each triple's loss; returns the sum of the recorded losses and their number."""
     half = user_vectors.shape[1] // 2
     push = push / np.float32(half)

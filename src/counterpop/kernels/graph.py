@@ -12,12 +12,18 @@ from counterpop.kernels.mf import record, slopes
 
 @njit(nogil=True, cache=True, fastmath=True)
 def propagate(
-    starts, neighbours,  # (N + 1,), (2E,) the graph of users and items as CSR
-    edges, kept,  # (2E,) the edge that each entry belongs to, (E,) whether it is kept; empty: all are
-    scale, gain, base,  # (N,), (N,), (N, D)
-    source, out,  # (N, D), (N, D)
-    low, high,  # the rows of this thread
-):  # fmt: skip
+    starts,
+    neighbours,  # (N + 1,), (2E,) the graph of users and items as CSR
+    edges,
+    kept,  # (2E,) the edge that each entry belongs to, (E,) whether it is kept; empty: all are
+    scale,
+    gain,
+    base,  # (N,), (N,), (N, D)
+    source,
+    out,  # (N, D), (N, D)
+    low,
+    high,  # the rows of this thread
+):
     """out[r] = gain[r] (base[r] + scale[r] x the sum of source over the neighbours of r)."""
     dim = base.shape[1]
     total = np.empty(dim, np.float32)
@@ -48,12 +54,22 @@ def propagate(
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def pull_triples(
-    user_vectors, item_vectors,  # (U, D), (I, D)
-    users, items, negatives, order,  # triples, and those of them that are taken
-    reg, bce, normalised,
-    user_gradient, item_gradient,  # (U, D), (I, D) added to
-    item_ledger, user_ledger, every, weights,
-):  # fmt: skip
+    user_vectors,
+    item_vectors,  # (U, D), (I, D)
+    users,
+    items,
+    negatives,
+    order,  # triples, and those of them that are taken
+    reg,
+    bce,
+    normalised,
+    user_gradient,
+    item_gradient,  # (U, D), (I, D) added to
+    item_ledger,
+    user_ledger,
+    every,
+    weights,
+):
     """Adds the gradient of each triple's loss; returns the sum of the recorded losses and their number."""
     dim = user_vectors.shape[1]
     loss, recorded = 0.0, 0

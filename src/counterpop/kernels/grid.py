@@ -21,16 +21,29 @@ SLACK = np.float32(1e-5)  # of the score's size: rounding must not hide an item 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "contract"})
 def search_grid(
     scores,  # (B, I) plain scores, seen items LEFT_OUT, items in the order of the cells
-    item_shift, user_shift,  # (B, G) a and c
-    item_part, user_part,  # (I,) t and r
-    cell_starts, boxes,  # (C + 1,), (4, C) lowest and highest t, lowest and highest r of each cell
-    anchors, near,  # (A,) grid points whose full lists are taken first, (G, N) those near each grid point
-    tie, counts, tail,  # (I,) order of ties, popularity, whether an item is of the tail
-    held_starts, held_items, held_weights, users,  # held-out items of user users[b], and the weight of each
+    item_shift,
+    user_shift,  # (B, G) a and c
+    item_part,
+    user_part,  # (I,) t and r
+    cell_starts,
+    boxes,  # (C + 1,), (4, C) lowest and highest t, lowest and highest r of each cell
+    anchors,
+    near,  # (A,) grid points whose full lists are taken first, (G, N) those near each grid point
+    tie,
+    counts,
+    tail,  # (I,) order of ties, popularity, whether an item is of the tail
+    held_starts,
+    held_items,
+    held_weights,
+    users,  # held-out items of user users[b], and the weight of each
     ideal,  # (K + 1,) ideal DCG by number of held-out items
-    k, low, high,
-    sums, weight, exposure,  # (G, 5), (1,), (I, G) or (0, 0): added to
-):  # fmt: skip
+    k,
+    low,
+    high,
+    sums,
+    weight,
+    exposure,  # (G, 5), (1,), (I, G) or (0, 0): added to
+):
     """Adds the metrics of users low..high of the block to `sums` and `weight`; returns items looked at."""
     n_items = scores.shape[1]
     pool = np.empty(n_items, np.int64)
@@ -91,9 +104,20 @@ def search_grid(
             a, c = item_shift[b, g], user_shift[b, g]
             n_chosen = _choose_from_pool(planes, n_pool, a, c, pool_tie, shifted, chosen, n_chosen, k)
             _measure(
-                chosen[:n_chosen], shifted, pool_tie, pool_held, pool, last - first, share,
-                ideal[min(last - first, k)], counts, tail, sums[g], exposure, g,
-            )  # fmt: skip
+                chosen[:n_chosen],
+                shifted,
+                pool_tie,
+                pool_held,
+                pool,
+                last - first,
+                share,
+                ideal[min(last - first, k)],
+                counts,
+                tail,
+                sums[g],
+                exposure,
+                g,
+            )
         for n in range(first, last):
             held_weight[held_items[n]] = 0
         for m in range(n_pool):
@@ -169,9 +193,7 @@ def _lower_cell_bars(boxes, a, c, bar, cell_bars):
 
 
 @njit(nogil=True, cache=True)
-def _measure(
-    chosen, shifted, tie, pool_held, pool, n_held, share, best_gain, counts, tail, sums, exposure, g
-):  # fmt: skip
+def _measure(chosen, shifted, tie, pool_held, pool, n_held, share, best_gain, counts, tail, sums, exposure, g):
     """Adds one user's metrics at one grid point to sums (5,) and to exposure[:, g]."""
     hits, gain, popularity, tails = 0.0, 0.0, 0.0, 0
     for m in chosen:

@@ -42,12 +42,22 @@ def loss_of(y_i, y_j, z_u, z_i, z_j, item_weight, user_weight):
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def step_triples(
-    user_vectors, item_vectors,  # (U, D), (I, D) float32, changed in place
-    users, items, negatives, order,
-    lr, reg, w_user, w_item,  # (D,), (D,) changed in place
-    branch_lr, branch_every,  # one triple in so many moves the shared vectors, at this rate
-    item_weight, user_weight, every,
-):  # fmt: skip
+    user_vectors,
+    item_vectors,  # (U, D), (I, D) float32, changed in place
+    users,
+    items,
+    negatives,
+    order,
+    lr,
+    reg,
+    w_user,
+    w_item,  # (D,), (D,) changed in place
+    branch_lr,
+    branch_every,  # one triple in so many moves the shared vectors, at this rate
+    item_weight,
+    user_weight,
+    every,
+):
     """One SGD step for each triple; returns the sum of the recorded losses and their number."""
     dim = user_vectors.shape[1]
     keep = np.float32(1.0) - lr * reg
@@ -55,9 +65,7 @@ def step_triples(
     for m in range(len(order)):
         u, i, j = users[order[m]], items[order[m]], negatives[order[m]]
         P, A, B = user_vectors[u], item_vectors[i], item_vectors[j]
-        y_i, y_j, z_u, z_i, z_j, g, h, at_u, at_i, at_j = slopes(
-            P, A, B, w_user, w_item, item_weight, user_weight
-        )
+        y_i, y_j, z_u, z_i, z_j, g, h, at_u, at_i, at_j = slopes(P, A, B, w_user, w_item, item_weight, user_weight)
         if m % every == 0:
             recorded += 1
             loss += loss_of(y_i, y_j, z_u, z_i, z_j, item_weight, user_weight)
@@ -82,10 +90,23 @@ def step_triples(
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def pull_triples(
-    user_vectors, item_vectors, users, items, negatives, order, reg, w_user, w_item,
-    item_weight, user_weight, every,
-    user_gradient, item_gradient, at_w_user, at_w_item,  # (U, D), (I, D), (D,), (D,) added to
-):  # fmt: skip
+    user_vectors,
+    item_vectors,
+    users,
+    items,
+    negatives,
+    order,
+    reg,
+    w_user,
+    w_item,
+    item_weight,
+    user_weight,
+    every,
+    user_gradient,
+    item_gradient,
+    at_w_user,
+    at_w_item,  # (U, D), (I, D), (D,), (D,) added to
+):
     """Adds the gradient of each triple's loss; returns the sum of the recorded losses and their number."""
     dim = user_vectors.shape[1]
     loss, recorded = 0.0, 0
@@ -93,9 +114,7 @@ def pull_triples(
         u, i, j = users[order[m]], items[order[m]], negatives[order[m]]
         P, A, B = user_vectors[u], item_vectors[i], item_vectors[j]
         G, H, K = user_gradient[u], item_gradient[i], item_gradient[j]
-        y_i, y_j, z_u, z_i, z_j, g, h, at_u, at_i, at_j = slopes(
-            P, A, B, w_user, w_item, item_weight, user_weight
-        )
+        y_i, y_j, z_u, z_i, z_j, g, h, at_u, at_i, at_j = slopes(P, A, B, w_user, w_item, item_weight, user_weight)
         if m % every == 0:
             recorded += 1
             loss += loss_of(y_i, y_j, z_u, z_i, z_j, item_weight, user_weight)

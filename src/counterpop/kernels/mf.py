@@ -54,16 +54,29 @@ def _draw_beyond(state, touched, user, members, first, above, below, last, pool)
 
 @njit(nogil=True, cache=True)
 def draw_triples(
-    low, high,  # the users of this thread
-    starts, items,  # (U + 1,), (N,) train rows, sorted by user and item
+    low,
+    high,  # the users of this thread
+    starts,
+    items,  # (U + 1,), (N,) train rows, sorted by user and item
     window,  # triples that are shuffled together
     draws,  # positives drawn for each user; 0: each row is a positive once
-    negatives, accept, alias,  # alias table of the negatives' law, empty for uniform
-    block_of, members, member_starts,  # (I,), (I,), (T + 1,) the blocks of items
-    above, below, pool,  # (I,), (I,), number: DICE's draws, see `_draw_beyond`; empty for others
+    negatives,
+    accept,
+    alias,  # alias table of the negatives' law, empty for uniform
+    block_of,
+    members,
+    member_starts,  # (I,), (I,), (T + 1,) the blocks of items
+    above,
+    below,
+    pool,  # (I,), (I,), number: DICE's draws, see `_draw_beyond`; empty for others
     treated,  # (N,) rows whose item is written as I + item, with block_of (2I,); empty for none
-    state, out_users, out_items, out_negatives, order, order_starts,
-):  # fmt: skip
+    state,
+    out_users,
+    out_items,
+    out_negatives,
+    order,
+    order_starts,
+):
     """Fills the triples of one epoch for users low..high; returns their number.
 
     `order[order_starts[b]:order_starts[b + 1]]` are those of item block b: users in their order from a random
@@ -96,9 +109,7 @@ def draw_triples(
                 if len(above):
                     j = _draw_beyond(state, touched, u, members, first, above[i], below[i], last, pool)
                 else:
-                    j = _draw_negative(
-                        state, touched, u, block, block_of, members, first, last - first, accept, alias
-                    )
+                    j = _draw_negative(state, touched, u, block, block_of, members, first, last - first, accept, alias)
                 if j >= 0:
                     out_users[n], out_items[n], out_negatives[n] = u, i + shift, j + shift
                     n += 1
@@ -143,12 +154,21 @@ def slopes(P, A, B, bce, normalised, weight):
 # numpy's errors: vectors that leave all bounds must come back to be seen, not divide by zero in here
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def step_triples(
-    user_vectors, item_vectors,  # (U, D), (I, D) float32, changed in place
-    users, items, negatives, order,  # triples, and the order in which they are taken
-    lr, reg, bce, normalised,
-    item_ledger, user_ledger, every,  # (I, 4, D), (U, 4, D), or (0, 0, 0) for none; one triple in `every`
+    user_vectors,
+    item_vectors,  # (U, D), (I, D) float32, changed in place
+    users,
+    items,
+    negatives,
+    order,  # triples, and the order in which they are taken
+    lr,
+    reg,
+    bce,
+    normalised,
+    item_ledger,
+    user_ledger,
+    every,  # (I, 4, D), (U, 4, D), or (0, 0, 0) for none; one triple in `every`
     weights,  # (I,) of the loss, by the seen item; empty: all are 1
-):  # fmt: skip
+):
     """One SGD step for each triple; returns the sum of the recorded losses and their number.
 
     Loss: -w log sg(s_i - s_j) (BPR) or -w log sg(s_i) - log(1 - sg(s_j)) (BCE), + reg/2 of the squared rows.

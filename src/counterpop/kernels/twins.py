@@ -21,12 +21,19 @@ Array = NDArray[Any]
 
 
 def broken_rules(
-    low: int, high: int,
-    starts: Array, items: Array,
-    draws: float, negatives: int,
+    low: int,
+    high: int,
+    starts: Array,
+    items: Array,
+    draws: float,
+    negatives: int,
     block_of: Array,
-    out_users: Array, out_items: Array, out_negatives: Array, order: Array, order_starts: Array,
-) -> list[str]:  # fmt: skip
+    out_users: Array,
+    out_items: Array,
+    out_negatives: Array,
+    order: Array,
+    order_starts: Array,
+) -> list[str]:
     """What the triples of `draw_triples` break of its contract, one sentence each; empty where they keep it.
 
     For data in which every user leaves an item of every block untouched, so that no triple is left out.
@@ -58,11 +65,21 @@ def broken_rules(
 
 
 def step_triples(
-    user_vectors: Array, item_vectors: Array,
-    users: Array, items: Array, negatives: Array, order: Array,
-    lr: float, reg: float, bce: bool, normalised: bool,
-    item_ledger: Array, user_ledger: Array, every: int, weights: Array,
-) -> tuple[float, int]:  # fmt: skip
+    user_vectors: Array,
+    item_vectors: Array,
+    users: Array,
+    items: Array,
+    negatives: Array,
+    order: Array,
+    lr: float,
+    reg: float,
+    bce: bool,
+    normalised: bool,
+    item_ledger: Array,
+    user_ledger: Array,
+    every: int,
+    weights: Array,
+) -> tuple[float, int]:
     """As the kernel: moves the vectors and adds to the ledgers in place."""
     total, recorded = 0.0, 0
     for m, at in enumerate(order):
@@ -111,9 +128,7 @@ def slopes(loss: Callable[..., float], rows: list[Array], small: float = 1e-6) -
     return found
 
 
-def dice_loss(
-    P: Array, A: Array, B: Array, more: bool, weight: float, kind: int, push: float, reg: float
-) -> float:
+def dice_loss(P: Array, A: Array, B: Array, more: bool, weight: float, kind: int, push: float, reg: float) -> float:
     """DICE's loss of one triple, with its distances; `more` says that B is the more popular item."""
     half = len(P) // 2
     x, y = P[:half] @ (A - B)[:half], P[half:] @ (A - B)[half:]
@@ -129,9 +144,8 @@ def dice_loss(
 
 
 def macr_loss(
-    P: Array, A: Array, B: Array, w_user: Array, w_item: Array,
-    item_weight: float, user_weight: float, reg: float,
-) -> float:  # fmt: skip
+    P: Array, A: Array, B: Array, w_user: Array, w_item: Array, item_weight: float, user_weight: float, reg: float
+) -> float:
     """MACR's loss of one triple."""
     z_u, z_i, z_j = (1 / (1 + np.exp(-x)) for x in (w_user @ P, w_item @ A, w_item @ B))
     loss = np.logaddexp(0, -(P @ A) * z_u * z_i) + np.logaddexp(0, (P @ B) * z_u * z_j)
@@ -139,9 +153,7 @@ def macr_loss(
     return float(loss + reg / 2 * (P @ P + A @ A + B @ B))
 
 
-def cause_loss(
-    P: Array, A: Array, B: Array, C: Array, E: Array, bce: bool, penalty: float, reg: float
-) -> float:
+def cause_loss(P: Array, A: Array, B: Array, C: Array, E: Array, bce: bool, penalty: float, reg: float) -> float:
     """CausE's loss of one triple; C and E are the other rows of the items A and B."""
     s_i, s_j = P @ A, P @ B
     loss = np.logaddexp(0, -s_i) + np.logaddexp(0, s_j) if bce else np.logaddexp(0, s_j - s_i)
@@ -166,11 +178,19 @@ def top_k(scores: Array, tie: Array, k: int) -> Array:
 
 def search_grid(
     scores: Array,
-    item_shift: Array, user_shift: Array,
-    item_part: Array, user_part: Array,
-    tie: Array, counts: Array, tail: Array,
-    held_starts: Array, held_items: Array, held_weights: Array, users: Array, k: int,
-) -> tuple[Array, float, Array]:  # fmt: skip
+    item_shift: Array,
+    user_shift: Array,
+    item_part: Array,
+    user_part: Array,
+    tie: Array,
+    counts: Array,
+    tail: Array,
+    held_starts: Array,
+    held_items: Array,
+    held_weights: Array,
+    users: Array,
+    k: int,
+) -> tuple[Array, float, Array]:
     """Sums (G, 5), weight and exposure (G, I): each user at each grid point by a full ranking."""
     n_grid = item_shift.shape[1]
     sums, weight = np.zeros((n_grid, 5)), 0.0

@@ -32,12 +32,16 @@ def make_table3(bench: Bench) -> Item:
             rows.append(cell.row() | {"published": beside, "chosen": cell.chosen()})
     tables = [_table(backbone, cells) for backbone in BACKBONES]
     return Item(
-        "table3", "Table III: accuracy",
+        "table3",
+        "Table III: accuracy",
         "Recall, hit rate and NDCG at 20 on test, the published figure beside ours. Settings, epochs and "
         "strengths are chosen on validation.",
-        (*tables, searched_table(cells)), tuple(_bars(backbone, cells) for backbone in BACKBONES),
-        tuple(_claims(cells)), tuple(rows), reasons(cells),
-    )  # fmt: skip
+        (*tables, searched_table(cells)),
+        tuple(_bars(backbone, cells) for backbone in BACKBONES),
+        tuple(_claims(cells)),
+        tuple(rows),
+        reasons(cells),
+    )
 
 
 def _table(backbone: str, cells: list[Cell]) -> Table:
@@ -47,9 +51,7 @@ def _table(backbone: str, cells: list[Cell]) -> Table:
         figures = [value for metric in METRICS for value in (cell.figure(metric), f"{beside[metric]:.3f}")]
         rows.append([TITLES[cell.dataset], METHOD_TITLES[cell.method], *figures])
     columns = [title for metric in METRICS for title in (METRIC_TITLES[metric], "published")]
-    note = (
-        "In brackets 95 % intervals: over seeds where there are several, else over the users of the one run."
-    )
+    note = "In brackets 95 % intervals: over seeds where there are several, else over the users of the one run."
     return Table(BACKBONE_TITLES[backbone], ("Data set", "Method", *columns), rows, (note,))
 
 
@@ -57,9 +59,7 @@ def _bars(backbone: str, cells: list[Cell]) -> Figure:
     titles = [TITLES[name] for name in DATASETS]
     series = []
     for method in METHODS:
-        means = {
-            cell.dataset: cell.mean() for cell in cells if (cell.backbone, cell.method) == (backbone, method)
-        }
+        means = {cell.dataset: cell.mean() for cell in cells if (cell.backbone, cell.method) == (backbone, method)}
         if any(mean is not None for mean in means.values()):
             y = [means[name] for name in DATASETS]
             series.append({"name": METHOD_TITLES[method], "x": titles, "y": y})
@@ -86,14 +86,15 @@ def _claims(cells: list[Cell]) -> list[Claim]:
     others = _against_published([cell for cell in cells if cell.method != "gradient"], ("recall",))
     aims = (
         ("Our own aim: every figure of the gradient method is at or above the published one.", own, 24),
-        ("Our own check: the other methods do as well here as published, or a lead over them means little.",
-         others, 40),
-    )  # fmt: skip
+        (
+            "Our own check: the other methods do as well here as published, or a lead over them means little.",
+            others,
+            40,
+        ),
+    )
     for text, reached, total in aims:
         below = [case for case, held in reached.items() if not held]
-        number = (
-            f"{len(reached) - len(below)} of the {len(reached)} figures that could be made are at or above"
-        )
+        number = f"{len(reached) - len(below)} of the {len(reached)} figures that could be made are at or above"
         verdict = judge_orders(len(reached) - len(below), len(reached))
         claims.append(Claim(text, verdict, f"{number} the published ones, of {total}.{but('Below', below)}"))
     return claims
@@ -133,16 +134,20 @@ def make_losses(bench: Bench) -> Item:
                 rows.append(row)
     made = [row for row in rows if "recall" in row]
     table = Table(
-        "MF, test", ("Data set", "Loss", "Method", *(METRIC_TITLES[m] for m in METRICS)),
+        "MF, test",
+        ("Data set", "Loss", "Method", *(METRIC_TITLES[m] for m in METRICS)),
         [[TITLES[r["dataset"]], r["loss"].upper(), r["method"], *(r.get(m) for m in METRICS)] for r in rows],
         ("Published as a figure without numbers, so there is no column beside ours.",),
-    )  # fmt: skip
+    )
     places = [f"{TITLES[d]} {loss.upper()}" for d in LOSS_DATASETS for loss in LOSSES]
     series = [
-        {"name": method, "x": places,
-         "y": [r["recall"]["mean"] if "recall" in r else None for r in rows if r["method"] == method]}
+        {
+            "name": method,
+            "x": places,
+            "y": [r["recall"]["mean"] if "recall" in r else None for r in rows if r["method"] == method],
+        }
         for method in ("plain", "gradient")
-    ]  # fmt: skip
+    ]
     mean = {(r["dataset"], r["loss"], r["method"]): r["recall"]["mean"] for r in made}
     pairs = {
         f"{TITLES[dataset]} {loss.upper()}": (mean[dataset, loss, "gradient"], mean[dataset, loss, "plain"])
@@ -151,8 +156,12 @@ def make_losses(bench: Bench) -> Item:
         if (dataset, loss, "gradient") in mean and (dataset, loss, "plain") in mean
     }
     return Item(
-        "losses", "BPR against BCE", "MF trained with either loss, plain and with the gradient method.",
-        (table,), (Figure("Recall@20 by loss, MF", "bars", "", "Recall@20", series),),
-        (compare_pairs("The gradient method helps under both losses.", pairs, {}),), tuple(made),
+        "losses",
+        "BPR against BCE",
+        "MF trained with either loss, plain and with the gradient method.",
+        (table,),
+        (Figure("Recall@20 by loss, MF", "bars", "", "Recall@20", series),),
+        (compare_pairs("The gradient method helps under both losses.", pairs, {}),),
+        tuple(made),
         tuple(missing),
-    )  # fmt: skip
+    )

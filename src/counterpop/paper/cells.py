@@ -89,21 +89,27 @@ def searched_table(cells: list[Cell]) -> Table:
         for one in cell.searched:
             values = ", ".join(f"{key} {value}" for key, value in one["settings"].items())
             taken = one.get("chosen", False)
-            rows.append([
-                cell.title, values, one.get("recall", one.get("missing")), "chosen" if taken else "",
-                ", ".join(map(str, chosen["epochs"])) if taken else "",
-                ", ".join(f"{a:g} / {b:g}" for a, b in chosen["strengths"]) if taken else "",
-                ("yes" if chosen["refit"] else "no") if taken else "",
-            ])  # fmt: skip
-    columns = (
-        "Cell", "Settings tried", "Recall on validation", "", "Epochs by seed", "Strengths item / user",
-        "Refit",
-    )  # fmt: skip
+            rows.append(
+                [
+                    cell.title,
+                    values,
+                    one.get("recall", one.get("missing")),
+                    "chosen" if taken else "",
+                    ", ".join(map(str, chosen["epochs"])) if taken else "",
+                    ", ".join(f"{a:g} / {b:g}" for a, b in chosen["strengths"]) if taken else "",
+                    ("yes" if chosen["refit"] else "no") if taken else "",
+                ]
+            )
+    columns = ("Cell", "Settings tried", "Recall on validation", "", "Epochs by seed", "Strengths item / user", "Refit")
     return Table(
-        "What was searched and chosen", columns, rows,
-        ("The search uses the first seed. Epochs and strengths are chosen on validation in every run. What "
-         "is not named is the method's default.",),
-    )  # fmt: skip
+        "What was searched and chosen",
+        columns,
+        rows,
+        (
+            "The search uses the first seed. Epochs and strengths are chosen on validation in every run. What "
+            "is not named is the method's default.",
+        ),
+    )
 
 
 def reasons(cells: list[Cell]) -> tuple[str, ...]:

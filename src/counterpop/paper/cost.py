@@ -26,11 +26,14 @@ def make_table4(bench: Bench) -> Item:
             for method in METHODS:
                 theirs = published.SECONDS[backbone, method][n]
                 row = {
-                    "backbone": backbone, "dataset": dataset, "method": method, "seconds": None,
+                    "backbone": backbone,
+                    "dataset": dataset,
+                    "method": method,
+                    "seconds": None,
                     "ratio": None,
                     "published_seconds": theirs,
                     "published_ratio": theirs / published.SECONDS[backbone, "plain"][n],
-                }  # fmt: skip
+                }
                 rows.append(row)
                 try:
                     bench.plan.check(backbone, method)
@@ -51,18 +54,27 @@ def make_table4(bench: Bench) -> Item:
     table = Table(
         "Seconds of an epoch, and on the paper's V100",
         ("Backbone", "Data set", "Method", "Seconds", "times plain", "V100 seconds", "V100 times plain"),
-        [[BACKBONE_TITLES[r["backbone"]], TITLES[r["dataset"]], METHOD_TITLES[r["method"]],
-          *list(r.values())[3:]] for r in rows],
-        (f"Timed: {'; '.join(machines) or 'nothing'}. The best of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
-         f"{TIMED_EPOCHS['lightgcn'] - 1} of LightGCN after a first one, at the defaults, looks at "
-         "validation not counted. Ratios of a few hundredths are noise where other programs share the "
-         "machine.",),
-    )  # fmt: skip
+        [
+            [BACKBONE_TITLES[r["backbone"]], TITLES[r["dataset"]], METHOD_TITLES[r["method"]], *list(r.values())[3:]]
+            for r in rows
+        ],
+        (
+            f"Timed: {'; '.join(machines) or 'nothing'}. The best of {TIMED_EPOCHS['mf'] - 1} epochs of MF or "
+            f"{TIMED_EPOCHS['lightgcn'] - 1} of LightGCN after a first one, at the defaults, looks at "
+            "validation not counted. Ratios of a few hundredths are noise where other programs share the "
+            "machine.",
+        ),
+    )
     return Item(
-        "table4", "Table IV: cost of training", "What a method adds to the time of an epoch.",
-        (table,), (), tuple(_claims(rows)), tuple(r for r in rows if r["seconds"] is not None),
+        "table4",
+        "Table IV: cost of training",
+        "What a method adds to the time of an epoch.",
+        (table,),
+        (),
+        tuple(_claims(rows)),
+        tuple(r for r in rows if r["seconds"] is not None),
         tuple(f"{'; '.join(titles)}: {why}." for why, titles in missing.items()),
-    )  # fmt: skip
+    )
 
 
 def _claims(rows: list[dict[str, Any]]) -> list[Claim]:

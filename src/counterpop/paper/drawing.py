@@ -29,16 +29,18 @@ def interactive(figure: Figure) -> go.Figure:
         if figure.kind == "map":
             traces.append(
                 go.Heatmap(
-                    name=series["name"], x=series["x"], y=series["y"], z=series["z"], colorscale="Viridis",
+                    name=series["name"],
+                    x=series["x"],
+                    y=series["y"],
+                    z=series["z"],
+                    colorscale="Viridis",
                     colorbar={"thickness": 14, "outlinewidth": 0},
                     hovertemplate="item %{y}, user %{x}<br>%{z:.4f}<extra></extra>",
                 )
-            )  # fmt: skip
+            )
             x, y = series["chosen"]
             ring = {"size": 14, "symbol": "circle-open", "color": "#e8590c", "line": {"width": 3}}
-            traces.append(
-                go.Scatter(name="chosen", x=[x], y=[y], mode="markers", marker=ring, cliponaxis=False)
-            )
+            traces.append(go.Scatter(name="chosen", x=[x], y=[y], mode="markers", marker=ring, cliponaxis=False))
         elif figure.kind == "bars":
             traces.append(go.Bar(name=series["name"], x=series["x"], y=series["y"], marker_color=color))
         else:
@@ -78,9 +80,14 @@ def _draw_lines(axes: Axes, figure: Figure) -> None:
     for n, series in enumerate(figure.series):
         y = [float("nan") if value is None else value for value in series["y"]]
         axes.plot(
-            series["x"], y, label=series["name"], color=COLORS[n % len(COLORS)], markersize=4,
-            linestyle=_STROKES[DASHES[n % len(DASHES)]], marker=_MARKERS[n % len(_MARKERS)],
-        )  # fmt: skip
+            series["x"],
+            y,
+            label=series["name"],
+            color=COLORS[n % len(COLORS)],
+            markersize=4,
+            linestyle=_STROKES[DASHES[n % len(DASHES)]],
+            marker=_MARKERS[n % len(_MARKERS)],
+        )
     if figure.log_x:
         axes.set_xscale("log")
     if figure.log_y:
@@ -103,9 +110,7 @@ def _draw_bars(axes: Axes, figure: Figure) -> None:
 def _draw_map(axes: Axes, figure: Figure) -> None:
     series = figure.series[0]
     shown = axes.pcolormesh(series["x"], series["y"], series["z"], shading="nearest")
-    axes.plot(
-        *series["chosen"], "o", markersize=13, markerfacecolor="none", color="#e8590c", markeredgewidth=2.5
-    )
+    axes.plot(*series["chosen"], "o", markersize=13, markerfacecolor="none", color="#e8590c", markeredgewidth=2.5)
     axes.figure.colorbar(shown, ax=axes)
 
 

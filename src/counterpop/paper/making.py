@@ -28,9 +28,7 @@ ITEMS: dict[str, Callable[[Bench], Item]] = {
 }
 
 
-def make_items(
-    bench: Bench, names: Sequence[str], out: Path, *, rest_follows: bool = False
-) -> Iterator[Item]:
+def make_items(bench: Bench, names: Sequence[str], out: Path, *, rest_follows: bool = False) -> Iterator[Item]:
     """Makes the named items one after the other; each is on disk, and on the page, once it is handed out.
 
     What the folder holds already is left as it is. Where `rest_follows` (the same items with more backbones),

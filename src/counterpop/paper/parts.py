@@ -36,11 +36,7 @@ def make_table5(bench: Bench) -> Item:
             cells.append(full)
             bare_cells.append(bare)
             theirs = published.ABLATION[dataset, backbone]
-            beside = (
-                f"{theirs[0]:.3f}",
-                f"{theirs[1]:.3f}",
-                *[" or ".join(f"{v:.3f}" for v in theirs[2])] * 2,
-            )
+            beside = (f"{theirs[0]:.3f}", f"{theirs[1]:.3f}", *[" or ".join(f"{v:.3f}" for v in theirs[2])] * 2)
             figures = [
                 {metric: full.figure(metric) for metric in METRICS},
                 {metric: bare.figure(metric) for metric in METRICS},
@@ -55,15 +51,21 @@ def make_table5(bench: Bench) -> Item:
         "Test figures of the method and of what is left of it",
         ("Data set", "Backbone", "Variant", "Recall", "HR", "NDCG", "Recall, published"),
         [[TITLES[r["dataset"]], BACKBONE_TITLES[r["backbone"]], *list(r.values())[2:]] for r in rows],
-        ("With a side off, its strength is 0 and the other is chosen on validation for that. Our source of "
-         "the published figures gives the two one-sided ones without saying which is which.",),
-    )  # fmt: skip
+        (
+            "With a side off, its strength is 0 and the other is chosen on validation for that. Our source of "
+            "the published figures gives the two one-sided ones without saying which is which.",
+        ),
+    )
     return Item(
-        "table5", "Table V: ablation", "Normalised users, the item side and the user side, each taken away.",
-        (table, replace(searched_table(bare_cells), title="Searched and chosen without normalisation")), (),
+        "table5",
+        "Table V: ablation",
+        "Normalised users, the item side and the user side, each taken away.",
+        (table, replace(searched_table(bare_cells), title="Searched and chosen without normalisation")),
+        (),
         tuple(_ablation_claims(rows)),
-        tuple(r for r in rows if r["recall"] is not None), reasons(cells),
-    )  # fmt: skip
+        tuple(r for r in rows if r["recall"] is not None),
+        reasons(cells),
+    )
 
 
 def _ablation_claims(rows: list[dict[str, Any]]) -> list[Claim]:
@@ -71,11 +73,7 @@ def _ablation_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     claims = []
     for variant, text in zip(
         VARIANTS[1:],
-        (
-            "Normalising users helps.",
-            "Taking popularity out of items helps.",
-            "Taking it out of users helps.",
-        ),
+        ("Normalising users helps.", "Taking popularity out of items helps.", "Taking it out of users helps."),
         strict=True,
     ):
         ours, theirs = {}, {}
@@ -108,17 +106,29 @@ def make_figure1(bench: Bench) -> Item:
                 for part, name in (("pull", "Pull (as a seen item)"), ("push", "Push (as a negative)"))
             ]
             figures.append(
-                Figure(f"{what}, ML-10M, MF, {label}", "lines", "Popularity rank (1 = most popular)", y,
-                       series,                        log_x=True, log_y=kind == "norm")
-            )  # fmt: skip
+                Figure(
+                    f"{what}, ML-10M, MF, {label}",
+                    "lines",
+                    "Popularity rank (1 = most popular)",
+                    y,
+                    series,
+                    log_x=True,
+                    log_y=kind == "norm",
+                )
+            )
         claims += _gradient_claims(picture, label)
     return Item(
-        "figure1", "Figure 1: accumulated gradients",
+        "figure1",
+        "Figure 1: accumulated gradients",
         "What lifted an item as a seen one (pull) and lowered it as a negative one (push), added up over "
         "training with the slope of the loss. The nearer a cosine is to 1, the more that part decides where "
         "the sum of both points.",
-        (), tuple(figures), tuple(claims), tuple(rows), reasons([cell for cell, _ in cells][:1]),
-    )  # fmt: skip
+        (),
+        tuple(figures),
+        tuple(claims),
+        tuple(rows),
+        reasons([cell for cell, _ in cells][:1]),
+    )
 
 
 def _gradient_claims(picture: dict[str, Any], label: str) -> list[Claim]:
@@ -159,33 +169,45 @@ def make_groups(bench: Bench) -> Item:
         for name, cell in made.items():
             for g, title in enumerate(GROUPS):
                 found = [record["adjusted"]["groups"][g] for record in cell.records]
-                rows.append({
-                    "dataset": "ml10m", "backbone": backbone, "method": name, "group": title,
-                    "items": found[0]["items"],
-                    "frequency": sum(one["frequency"] for one in found) / len(found),
-                    "recall": _mean([one["recall"] for one in found]),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "dataset": "ml10m",
+                        "backbone": backbone,
+                        "method": name,
+                        "group": title,
+                        "items": found[0]["items"],
+                        "frequency": sum(one["frequency"] for one in found) / len(found),
+                        "recall": _mean([one["recall"] for one in found]),
+                    }
+                )
         for what, y in (("frequency", "Share of recommendations"), ("recall", "Recall of the group")):
             series = [
-                {"name": name, "x": list(GROUPS),
-                 "y": [r[what] for r in rows if (r["backbone"], r["method"]) == (backbone, name)]}
+                {
+                    "name": name,
+                    "x": list(GROUPS),
+                    "y": [r[what] for r in rows if (r["backbone"], r["method"]) == (backbone, name)],
+                }
                 for name in made
-            ]  # fmt: skip
+            ]
             if series:
                 caption = f"{y}, ML-10M, {BACKBONE_TITLES[backbone]}"
                 figures.append(Figure(caption, "bars", "% of items, most popular first", y, series))
     table = Table(
         "Popularity groups, ML-10M",
-        ("Backbone", "Method", "Items (%, most popular first)", "Number", "Recommended",
-         "Recall of the group"),
+        ("Backbone", "Method", "Items (%, most popular first)", "Number", "Recommended", "Recall of the group"),
         [[BACKBONE_TITLES[r["backbone"]], *list(r.values())[2:]] for r in rows],
         ("Recall of a group: hits in it / its test pairs, over all users together; mean over seeds.",),
-    )  # fmt: skip
+    )
     return Item(
-        "groups", "Popularity groups",
+        "groups",
+        "Popularity groups",
         "Items by falling count: four groups of 5 % of the items each, then the rest.",
-        (table,), tuple(figures), tuple(_group_claims(rows)), tuple(rows), reasons(all_cells),
-    )  # fmt: skip
+        (table,),
+        tuple(figures),
+        tuple(_group_claims(rows)),
+        tuple(rows),
+        reasons(all_cells),
+    )
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -204,9 +226,7 @@ def _group_claims(rows: list[dict[str, Any]]) -> list[Claim]:
             plain, own = (at[backbone, method, last]["recall"] or 0.0 for method in ("plain", "gradient"))
             tail[BACKBONE_TITLES[backbone]] = (own, plain)
     return [
-        compare_pairs(
-            "The gradient method recommends the most popular items less often than plain.", top, {}
-        ),
+        compare_pairs("The gradient method recommends the most popular items less often than plain.", top, {}),
         compare_pairs("It finds more of the test pairs of unpopular items than plain.", tail, {}),
     ]
 
@@ -223,18 +243,31 @@ def make_strengths(bench: Bench) -> Item:
         grid, chosen = cell.validated[0]["grid"], cell.validated[0]["strengths"]
         title = f"{TITLES[cell.dataset]}, {BACKBONE_TITLES[cell.backbone]}"
         rows.append({"dataset": cell.dataset, "backbone": cell.backbone, "chosen": chosen, **grid})
-        series = [{"name": "Recall@20", "x": grid["user_strengths"], "y": grid["item_strengths"],
-                   "z": grid["recall"], "chosen": [chosen[1], chosen[0]]}]  # fmt: skip
-        figures.append(
-            Figure(f"Recall@20 on validation, {title}", "map", "User strength", "Item strength", series)
-        )
+        series = [
+            {
+                "name": "Recall@20",
+                "x": grid["user_strengths"],
+                "y": grid["item_strengths"],
+                "z": grid["recall"],
+                "chosen": [chosen[1], chosen[0]],
+            }
+        ]
+        figures.append(Figure(f"Recall@20 on validation, {title}", "map", "User strength", "Item strength", series))
         (inside if min(chosen) > 0 else outside).append(f"{title} ({chosen[0]:g} / {chosen[1]:g})")
     table = Table(
         "What validation chose, first seed",
         ("Data set", "Backbone", "Item strength", "User strength", "Recall", "at 0 / 0"),
-        [[TITLES[r["dataset"]], BACKBONE_TITLES[r["backbone"]], *r["chosen"],
-          max(max(line) for line in r["recall"]), r["recall"][0][0]] for r in rows],
-    )  # fmt: skip
+        [
+            [
+                TITLES[r["dataset"]],
+                BACKBONE_TITLES[r["backbone"]],
+                *r["chosen"],
+                max(max(line) for line in r["recall"]),
+                r["recall"][0][0],
+            ]
+            for r in rows
+        ],
+    )
     claim = Claim(
         "Both strengths matter: the best point has both above 0.",
         judge_orders(len(inside), len(rows)),
@@ -242,7 +275,13 @@ def make_strengths(bench: Bench) -> Item:
         f"{but('One side is 0 in', outside)}",
     )
     return Item(
-        "strengths", "Strengths", "Recall at every pair of strengths on the validation part; the ring is "
+        "strengths",
+        "Strengths",
+        "Recall at every pair of strengths on the validation part; the ring is "
         "what was chosen. At 0 / 0 the model is as trained.",
-        (table,), tuple(figures), (claim,), tuple(rows), reasons(cells),
-    )  # fmt: skip
+        (table,),
+        tuple(figures),
+        (claim,),
+        tuple(rows),
+        reasons(cells),
+    )

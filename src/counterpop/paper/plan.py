@@ -17,8 +17,13 @@ import counterpop as cp
 METHODS = ("plain", "ips", "cause", "dice", "macr", "gradient")  # the rows of the paper's tables
 BACKBONES = ("mf", "lightgcn")
 METHOD_TITLES = {
-    "plain": "plain", "ips": "IPS", "cause": "CausE", "dice": "DICE", "macr": "MACR", "gradient": "gradient",
-}  # fmt: skip
+    "plain": "plain",
+    "ips": "IPS",
+    "cause": "CausE",
+    "dice": "DICE",
+    "macr": "MACR",
+    "gradient": "gradient",
+}
 BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 LOSSES = ("bpr", "bce")
@@ -31,10 +36,7 @@ OWN: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
     "ips": ("IPS", ({"power": 0.5}, {"power": 1.0}, {"clip": 1.0})),
     "cause": ("CausE", ({"penalty": 0.1}, {"penalty": 0.001})),
     "dice": ("DICE", ({"margin": 20.0}, {"weight": 0.5}, {"penalty": 0.1})),
-    "macr": (
-        "MACR",
-        ({"item_weight": 1e-2, "user_weight": 1e-3}, {"item_weight": 1e-1, "user_weight": 1e-1}),
-    ),
+    "macr": ("MACR", ({"item_weight": 1e-2, "user_weight": 1e-3}, {"item_weight": 1e-1, "user_weight": 1e-1})),
 }
 QUICK_USERS = 1500
 QUICK: dict[str, dict[str, Any]] = {

@@ -33,25 +33,42 @@ def make_proportion(bench: Bench) -> Item:
     except cp.InputError as error:
         return Item("proportion", title, lead, missing=(f"ML-10M, MF: {error}.",))
     rows: list[dict[str, Any]] = [
-        {"proportion": p, "line": line,
-         **{m: summarise([record[line][n][m] for record in records]) for m in METRICS},
-         "strengths": [r["fixed_strengths"] if line == "fixed" else r["chosen_strengths"][n] for r in records]
-         if line != "plain" else []}
+        {
+            "proportion": p,
+            "line": line,
+            **{m: summarise([record[line][n][m] for record in records]) for m in METRICS},
+            "strengths": [r["fixed_strengths"] if line == "fixed" else r["chosen_strengths"][n] for r in records]
+            if line != "plain"
+            else [],
+        }
         for n, p in enumerate(PROPORTIONS)
         for line in LINES
-    ]  # fmt: skip
+    ]
     table = Table(
-        "ML-10M, MF", ("Intervened", "Method", "Recall", "HR", "NDCG", "Strengths item / user"),
-        [[f"{r['proportion']:.0%}", LINES[r["line"]], *(r[m] for m in METRICS),
-          ", ".join(f"{a:g} / {b:g}" for a, b in r["strengths"])] for r in rows],
-        (f"{ORDINARY:.0%} of the observed part of train is held out to choose strengths on, so these figures "
-         "are not those of table3.",),
-    )  # fmt: skip
+        "ML-10M, MF",
+        ("Intervened", "Method", "Recall", "HR", "NDCG", "Strengths item / user"),
+        [
+            [
+                f"{r['proportion']:.0%}",
+                LINES[r["line"]],
+                *(r[m] for m in METRICS),
+                ", ".join(f"{a:g} / {b:g}" for a, b in r["strengths"]),
+            ]
+            for r in rows
+        ],
+        (
+            f"{ORDINARY:.0%} of the observed part of train is held out to choose strengths on, so these figures "
+            "are not those of table3.",
+        ),
+    )
     series = [
-        {"name": name, "x": [100 * p for p in PROPORTIONS],
-         "y": [r["recall"]["mean"] for r in rows if r["line"] == line]}
+        {
+            "name": name,
+            "x": [100 * p for p in PROPORTIONS],
+            "y": [r["recall"]["mean"] for r in rows if r["line"] == line],
+        }
         for line, name in LINES.items()
-    ]  # fmt: skip
+    ]
     figure = Figure(
         "Recall@20 by proportion, ML-10M, MF", "lines", "% of test drawn by intervention", "Recall@20", series
     )
@@ -72,7 +89,10 @@ def _claims(rows: list[dict[str, Any]]) -> list[Claim]:
         ]
         held = len(PROPORTIONS) - len(below)
         claims.append(
-            Claim(text, judge_orders(held, len(PROPORTIONS)),
-                  f"At or above in {held} of {len(PROPORTIONS)}.{but('Below at', below)}")
-        )  # fmt: skip
+            Claim(
+                text,
+                judge_orders(held, len(PROPORTIONS)),
+                f"At or above in {held} of {len(PROPORTIONS)}.{but('Below at', below)}",
+            )
+        )
     return claims

@@ -70,8 +70,7 @@ def read_item(content: Mapping[str, Any]) -> Item:
     """The item that `to_json` was written from."""
     parts: dict[str, tuple[Any, ...]] = {
         "tables": tuple(
-            Table(**one | {"columns": tuple(one["columns"]), "notes": tuple(one["notes"])})
-            for one in content["tables"]
+            Table(**one | {"columns": tuple(one["columns"]), "notes": tuple(one["notes"])}) for one in content["tables"]
         ),
         "figures": tuple(Figure(**one) for one in content["figures"]),
         "claims": tuple(Claim(**one) for one in content["claims"]),

@@ -32,10 +32,24 @@ from counterpop.paper.published import METRICS
 K = 20
 RESAMPLES = 200
 NUMBERS = (  # what of the package decides a number; a change elsewhere leaves old runs valid
-    "kernels", "interactions", "embeddings", "readers", "splits", "ledger", "runs", "directions",
-    "adjustment", "corrections", "ranking", "metrics", "evaluation", "tuning", "training", "paper/runs",
+    "kernels",
+    "interactions",
+    "embeddings",
+    "readers",
+    "splits",
+    "ledger",
+    "runs",
+    "directions",
+    "adjustment",
+    "corrections",
+    "ranking",
+    "metrics",
+    "evaluation",
+    "tuning",
+    "training",
+    "paper/runs",
     "paper/datasets",
-)  # fmt: skip
+)
 MIX_STREAM = 701
 
 Record = dict[str, Any]
@@ -85,9 +99,12 @@ def machine() -> dict[str, Any]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     made_by = {name: version(name) for name in ("numpy", "scipy")} | {"counterpop": cp.__version__}
     return {
-        "processors": sorted(set(names)) or [platform.machine()], "cores": cores, "system": platform.system(),
-        "python": platform.python_version(), **made_by,
-    }  # fmt: skip
+        "processors": sorted(set(names)) or [platform.machine()],
+        "cores": cores,
+        "system": platform.system(),
+        "python": platform.python_version(),
+        **made_by,
+    }
 
 
 class Cache:
@@ -110,12 +127,7 @@ class Cache:
         result = make()
         self.made += 1
         about = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
-        whole = {
-            "content": content,
-            "seconds": round(time.perf_counter() - start, 2),
-            **about,
-            "result": result,
-        }
+        whole = {"content": content, "seconds": round(time.perf_counter() - start, 2), **about, "result": result}
         self.folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")  # a crash leaves no half of a file under the name
         part.write_text(json.dumps(whole, default=_plain, indent=1) + "\n", encoding="utf-8")
@@ -154,9 +166,8 @@ def tune_run(run: cp.Run, known: cp.Development) -> tuple[cp.Adjustment, cp.Grid
         return tuned, tuned.grid
     directions = cp.find_directions(run.model, known.train)
     grid = cp.search_strengths(
-        run.model.embeddings, directions, known.train, known.valid, k=K,
-        item_strengths=(0.0,), user_strengths=(0.0,),
-    )  # fmt: skip
+        run.model.embeddings, directions, known.train, known.valid, k=K, item_strengths=(0.0,), user_strengths=(0.0,)
+    )
     final = run.embeddings
     return cp.Adjustment(directions.item, directions.user, 0.0, 0.0, final, run.refit is not None), grid
 
@@ -250,15 +261,20 @@ class Bench:
             run, adjustment, grid = fitted.run, fitted.adjustment, fitted.grid
             strengths = adjustment.item_strength, adjustment.user_strength
             return {
-                "dataset": name, "settings": run.settings, "epochs": run.settings["chosen_epochs"],
-                "seconds": fitted.seconds, "epoch_seconds": _median([e["seconds"] for e in run.history]),
+                "dataset": name,
+                "settings": run.settings,
+                "epochs": run.settings["chosen_epochs"],
+                "seconds": fitted.seconds,
+                "epoch_seconds": _median([e["seconds"] for e in run.history]),
                 "looks": [[e["epoch"], e["valid"]] for e in run.history if "valid" in e],
-                "strengths": strengths, "valid": _figures(grid.at(*strengths)),
+                "strengths": strengths,
+                "valid": _figures(grid.at(*strengths)),
                 "grid": {
-                    "item_strengths": grid.item_strengths, "user_strengths": grid.user_strengths,
+                    "item_strengths": grid.item_strengths,
+                    "user_strengths": grid.user_strengths,
                     **{metric: np.round(grid.values[metric], 6) for metric in METRICS},
                 },
-            }  # fmt: skip
+            }
 
         return self.cache.get(self._content("validation", name, settings), make)
 
@@ -272,11 +288,14 @@ class Bench:
             split, final = self.split(name), fitted.adjustment
             found = self._tools.evaluate(final, split, on="test", k=K, resamples=RESAMPLES)
             record: Record = {
-                "dataset": name, "settings": fitted.run.settings,
-                "strengths": [final.item_strength, final.user_strength], "users": len(found.plain.users),
-                "adjusted": found.adjusted.to_json(), "plain": found.plain.to_json(),
+                "dataset": name,
+                "settings": fitted.run.settings,
+                "strengths": [final.item_strength, final.user_strength],
+                "users": len(found.plain.users),
+                "adjusted": found.adjusted.to_json(),
+                "plain": found.plain.to_json(),
                 "comparison": found.comparison,
-            }  # fmt: skip
+            }
             if fitted.run.settings["method"] == "gradient":
                 record["sides"] = self._one_side(fitted, split)
             if fitted.run.ledger is not None:
@@ -327,9 +346,14 @@ class Bench:
                 at = _crossing(always, own)
                 figures = self._tools.search(vectors, directions, known.train, split.test, k=K, **at)
                 alone = self._tools.search(
-                    plain_run.model.embeddings, cp.find_directions(plain_run.model, known.train),
-                    known.train, split.test, k=K, item_strengths=(0.0,), user_strengths=(0.0,),
-                )  # fmt: skip
+                    plain_run.model.embeddings,
+                    cp.find_directions(plain_run.model, known.train),
+                    known.train,
+                    split.test,
+                    k=K,
+                    item_strengths=(0.0,),
+                    user_strengths=(0.0,),
+                )
                 record["plain"].append(_figures(alone.at(0.0, 0.0)))
                 record["fixed"].append(_figures(figures.at(*always)))
                 record["chosen"].append(_figures(figures.at(*own)))
@@ -362,18 +386,27 @@ class Bench:
             "both off": (0.0, 0.0),
         }
         on_test = self._tools.search(
-            fitted.run.embeddings, cp.Directions(final.item_direction, final.user_direction),
-            _train_of(fitted.run, split), split.test, k=K, **_crossing(*points.values()),
-        )  # fmt: skip
+            fitted.run.embeddings,
+            cp.Directions(final.item_direction, final.user_direction),
+            _train_of(fitted.run, split),
+            split.test,
+            k=K,
+            **_crossing(*points.values()),
+        )
         return {side: {"strengths": at, **_figures(on_test.at(*at))} for side, at in points.items()}
 
     def _content(self, what: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self._checksums:
             self._checksums[name] = checksum(self._path(name))
         return {
-            "what": what, "dataset": name, "data": self._checksums[name], "code": code_version(), "k": K,
-            "settings": asdict(cp.Settings(**settings)), "users": QUICK_USERS if self.plan.quick else None,
-        }  # fmt: skip
+            "what": what,
+            "dataset": name,
+            "data": self._checksums[name],
+            "code": code_version(),
+            "k": K,
+            "settings": asdict(cp.Settings(**settings)),
+            "users": QUICK_USERS if self.plan.quick else None,
+        }
 
     def _key(self, name: str, settings: Mapping[str, Any]) -> str:
         return json.dumps([name, asdict(cp.Settings(**settings))], default=str)
@@ -384,10 +417,12 @@ def mix(intervened: cp.Interactions, observed: cp.Interactions, share: float, se
     size = min(len(intervened), len(observed))
     first = round(share * size)
     draw = np.random.default_rng([seed, MIX_STREAM])
-    return joined(*(
-        part.rows(np.sort(draw.permutation(len(part))[:number]))
-        for part, number in ((intervened, first), (observed, size - first))
-    ))  # fmt: skip
+    return joined(
+        *(
+            part.rows(np.sort(draw.permutation(len(part))[:number]))
+            for part, number in ((intervened, first), (observed, size - first))
+        )
+    )
 
 
 def _crossing(*points: tuple[float, float]) -> dict[str, tuple[float, ...]]:

@@ -30,26 +30,33 @@ def make_table1(bench: Bench) -> Item:
                 ("unpopular" if side == "item" else "inactive", ~mask, ~own),
             ):
                 number = max(1, int(members.sum()))
-                rows.append({
-                    "dataset": name, "group": f"{label} {side}s", "number": int(members.sum()),
-                    "of": len(members), "share": float(members.mean()),
-                    "mean_count": float(counts[members].mean()) if members.any() else None,
-                    "mean_with_head": float((mine & other).sum() / number),
-                    "mean_with_rest": float((mine & ~other).sum() / number),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "dataset": name,
+                        "group": f"{label} {side}s",
+                        "number": int(members.sum()),
+                        "of": len(members),
+                        "share": float(members.mean()),
+                        "mean_count": float(counts[members].mean()) if members.any() else None,
+                        "mean_with_head": float((mine & other).sum() / number),
+                        "mean_with_rest": float((mine & ~other).sum() / number),
+                    }
+                )
         claims += _check_heads(name, log)
     table = Table(
         "Popular items and active users: the first whose running share stays within 80 % of the interactions",
-        ("Data set", "Group", "Number", "Of", "Share", "Interactions each", "with active / popular",
-         "with the rest"),
+        ("Data set", "Group", "Number", "Of", "Share", "Interactions each", "with active / popular", "with the rest"),
         [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows],
-        ("Counted in train as it was observed, without pairs drawn by intervention. The last two columns "
-         "split the interactions of an item by active and inactive users, those of a user by popular and "
-         "unpopular items.",),
-    )  # fmt: skip
+        (
+            "Counted in train as it was observed, without pairs drawn by intervention. The last two columns "
+            "split the interactions of an item by active and inactive users, those of a user by popular and "
+            "unpopular items.",
+        ),
+    )
     lead = "How few items hold most of the interactions, and how much of every user's history is theirs."
-    return Item("table1", "Table I: unbalanced interactions", lead, (table,), (), tuple(claims), tuple(rows),
-                _absent(bench))  # fmt: skip
+    return Item(
+        "table1", "Table I: unbalanced interactions", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench)
+    )
 
 
 def _check_heads(name: str, log: cp.Interactions) -> list[Claim]:
@@ -76,14 +83,23 @@ def make_table2(bench: Bench) -> Item:
         known, manifest = split.development, split.manifest
         pairs = len(known.refit_train()) + len(split.test)
         intervened = 0 if known.intervened is None else int(np.sum(known.intervened))
-        rows.append({
-            "dataset": name, "users": known.train.n_users, "items": known.train.n_items, "pairs": pairs,
-            "density": pairs / (known.train.n_users * known.train.n_items), "train": len(known.train),
-            "of_it_intervened": intervened, "valid": len(known.valid), "test": len(split.test),
-            "validation": f"carved, {manifest.carved}" if manifest.carved else "given",
-            "gini_train": manifest.gini["train"], "gini_test": manifest.gini["test"],
-            "untrained_items": manifest.untrained_items,
-        })  # fmt: skip
+        rows.append(
+            {
+                "dataset": name,
+                "users": known.train.n_users,
+                "items": known.train.n_items,
+                "pairs": pairs,
+                "density": pairs / (known.train.n_users * known.train.n_items),
+                "train": len(known.train),
+                "of_it_intervened": intervened,
+                "valid": len(known.valid),
+                "test": len(split.test),
+                "validation": f"carved, {manifest.carved}" if manifest.carved else "given",
+                "gini_train": manifest.gini["train"],
+                "gini_test": manifest.gini["test"],
+                "untrained_items": manifest.untrained_items,
+            }
+        )
         sizes = rows[-1]["users"], rows[-1]["items"], pairs
         text = "{:,} users, {:,} items, {:,} interactions"
         claims.append(
@@ -94,14 +110,23 @@ def make_table2(bench: Bench) -> Item:
             )
         )
     columns = (
-        "Data set", "Users", "Items", "Pairs", "Density", "Train", "of it intervened", "Validation", "Test",
-        "Validation part", "Gini of train", "Gini of test", "Held-out items without a train pair",
-    )  # fmt: skip
+        "Data set",
+        "Users",
+        "Items",
+        "Pairs",
+        "Density",
+        "Train",
+        "of it intervened",
+        "Validation",
+        "Test",
+        "Validation part",
+        "Gini of train",
+        "Gini of test",
+        "Held-out items without a train pair",
+    )
     table = Table("Data sets", columns, [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows])
     lead = "The data sets as they are split. The lower the Gini of test, the more alike its items count."
-    return Item(
-        "table2", "Table II: data sets", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench)
-    )
+    return Item("table2", "Table II: data sets", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench))
 
 
 def _absent(bench: Bench) -> tuple[str, ...]:

@@ -50,9 +50,12 @@ def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
     made_on = [cache.machines[key] for key in cache.used] or [machine()]
     machines = [one for n, one in enumerate(made_on) if one not in made_on[:n]]
     about = {
-        "written": datetime.now(UTC).isoformat(timespec="seconds"), "plan": asdict(plan),
-        "code": code_version(), "machines": machines, "runs": dict(cache.used),
-    }  # fmt: skip
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "plan": asdict(plan),
+        "code": code_version(),
+        "machines": machines,
+        "runs": dict(cache.used),
+    }
     write_page(_json(item.rows), out / f"{item.name}.json")
     write_page(_json({"made": about, "item": item.to_json()}), out / "items" / f"{item.name}.json")
     write_page(_markdown(item, about), out / f"{item.name}.md")
@@ -96,9 +99,7 @@ def write_overview(out: Path, order: Sequence[str]) -> None:
     """Writes index.html, README.md and results.json of all items that the folder holds."""
     items = read_items(out, order)
     write_page(_page(items), out / "index.html")
-    text = "\n\n".join(
-        [f"# {TITLE}", _summary(items), *(_markdown(item, made, "## ") for item, made in items)]
-    )
+    text = "\n\n".join([f"# {TITLE}", _summary(items), *(_markdown(item, made, "## ") for item, made in items)])
     write_page(text + "\n", out / "README.md")
     whole = {"items": [{"made": made, **item.to_json()} for item, made in items], "claims": _tally(items)}
     write_page(_json(whole), out / "results.json")
@@ -133,9 +134,12 @@ def _write_csv(table: Table, path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(
-            [name for title, w in zip(table.columns, wide, strict=True)
-             for name in ([title + end for end in ends] if w else [title])]
-        )  # fmt: skip
+            [
+                name
+                for title, w in zip(table.columns, wide, strict=True)
+                for name in ([title + end for end in ends] if w else [title])
+            ]
+        )
         for row in table.rows:
             line: list[Any] = []
             for value, w in zip(row, wide, strict=True):
@@ -173,11 +177,7 @@ def _markdown(item: Item, made: Mapping[str, Any], heading: str = "# ") -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    lines = [
-        table.columns,
-        ["---"] * len(table.columns),
-        *([format_cell(v) for v in row] for row in table.rows),
-    ]
+    lines = [table.columns, ["---"] * len(table.columns), *([format_cell(v) for v in row] for row in table.rows)]
     body = "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
     return "\n\n".join([f"**{table.title}**", body, *table.notes])
 
@@ -202,25 +202,24 @@ def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
     from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, panels
 
     notes = {
-        "confirmed": "as the paper says", "stronger": "the effect is larger here",
-        "weaker": "smaller, or not in every case", "not seen": "our numbers do not show it",
+        "confirmed": "as the paper says",
+        "stronger": "the effect is larger here",
+        "weaker": "smaller, or not in every case",
+        "not seen": "our numbers do not show it",
         "not tested": "its runs are missing",
-    }  # fmt: skip
+    }
     tally = _tally(items)
     tiles = [Tile(verdict.capitalize(), str(tally[verdict]), notes[verdict]) for verdict in VERDICTS]
     first = cards([card("All claims", "What our own runs say of the paper", escape(_summary(items)), tiles)])
     body = definitions(
         (
             escape(claim.verdict),
-            f"<strong>{escape(claim.claim)}</strong> {escape(claim.evidence)}"
-            f"<small>{escape(item.title)}</small>",
+            f"<strong>{escape(claim.claim)}</strong> {escape(claim.evidence)}<small>{escape(item.title)}</small>",
         )
         for item, _ in items
         for claim in item.claims
     )
-    sections = [
-        Section("The paper’s claims", "Each answered in a word, and on which numbers that rests.", body)
-    ]
+    sections = [Section("The paper’s claims", "Each answered in a word, and on which numbers that rests.", body)]
     for item, made in items:
         shown = "".join(map(_html_table, item.tables)) + panels(_panels(item))
         if item.missing:

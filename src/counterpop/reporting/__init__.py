@@ -13,14 +13,17 @@ from counterpop.reporting.findings import RunReport
 from counterpop.reporting.tables import audit_table, comparison_table
 
 __all__ = [
-    "RunReport", "audit_table", "comparison_table",
-    "write_audit", "write_debiasing", "write_page", "write_report",
-]  # fmt: skip
+    "RunReport",
+    "audit_table",
+    "comparison_table",
+    "write_audit",
+    "write_debiasing",
+    "write_page",
+    "write_report",
+]
 
 
-def write_report(
-    reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?"
-) -> None:
+def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:
     """Writes one HTML page about the runs; it opens in any browser without a network."""
     if not reports:
         raise InputError("a report needs at least one run, got none")
@@ -29,9 +32,7 @@ def write_report(
     write_page(render_runs(reports, title), path)
 
 
-def write_audit(
-    audits: Mapping[str, Audit], path: Path, title: str = "What is recommended, and to whom?"
-) -> None:
+def write_audit(audits: Mapping[str, Audit], path: Path, title: str = "What is recommended, and to whom?") -> None:
     """Writes one HTML page about audits of lists for one log; it opens in any browser without a network."""
     if not audits:
         raise InputError("the page of an audit needs at least one, got none")

@@ -39,8 +39,7 @@ def _card(name: str, one: Audit) -> str:
         Tile(
             "From the tail",
             format_figure("tail_share", m["tail_share"]),
-            f"of recommendations, and {format_figure('tail_share', m['profile_tail_share'])} of what users "
-            "chose",
+            f"of recommendations, and {format_figure('tail_share', m['profile_tail_share'])} of what users chose",
         ),
         Tile(
             "Never recommended",
@@ -82,15 +81,11 @@ def _frequency(audits: Mapping[str, Audit]) -> Section:
 def _segments(audits: Mapping[str, Audit]) -> Section:
     shown = [
         panel("Top items", "the first 20 % of interactions", figures.audited_segments(audits, "top")),
-        panel(
-            "Middle items", "between 20 and 80 % of interactions", figures.audited_segments(audits, "middle")
-        ),
+        panel("Middle items", "between 20 and 80 % of interactions", figures.audited_segments(audits, "middle")),
         panel("Tail items", "beyond 80 % of interactions", figures.audited_segments(audits, "tail")),
         panel("Miscalibration of users", "0: the same mix as chosen", figures.miscalibration_spread(audits)),
     ]
-    return Section(
-        "Which users it concerns", SEGMENT_RULE, panels(shown) + wide("Segments", html_segments(audits))
-    )
+    return Section("Which users it concerns", SEGMENT_RULE, panels(shown) + wide("Segments", html_segments(audits)))
 
 
 def _gradients(audits: Mapping[str, Audit]) -> Section:

@@ -53,9 +53,7 @@ def _card(found: Debiasing, name: str) -> str:
             "the figures are too high. A later log (--holdout) gives true ones."
         )
     if found.sample is not None:
-        text += (
-            f" With so many items, a random sample of at most {found.sample:,} users stands for each half."
-        )
+        text += f" With so many items, a random sample of at most {found.sample:,} users stands for each half."
     tiles = [_tile(title, effect, found) for title, effect in _parts(found)]
     tiles.append(_tile("Popularity, every item alike", found.uniform, found, "average_popularity"))
     return card(name, heading, escape(text), tiles)
@@ -109,14 +107,14 @@ def _dial(found: Debiasing) -> Section:
     shown = [
         panel("The whole trade-off", "", figures.debias_curve(found)),
         panel(
-            "Every pair of strengths", "every item alike",
+            "Every pair of strengths",
+            "every item alike",
             figures.strength_grid(found.grid, found.tried, found.target),
-            [LABELS[metric] for metric in metrics], metrics.index(found.target),
+            [LABELS[metric] for metric in metrics],
+            metrics.index(found.target),
         ),
-    ]  # fmt: skip
-    floors = ", ".join(
-        f"{name} at least {share:g} of the plain model's" for name, share in found.floor.items()
-    )
+    ]
+    floors = ", ".join(f"{name} at least {share:g} of the plain model's" for name, share in found.floor.items())
     return Section(
         "Choosing the dial",
         f"Every point is one of {found.grid.values[found.target].size} pairs of strengths, measured on the "
@@ -130,7 +128,7 @@ def _dial(found: Debiasing) -> Section:
 def _groups(found: Debiasing) -> Section:
     pair = Evaluation(
         found.k, "valid", *found.tried, found.uniform.plain, found.uniform.adjusted, found.uniform.comparison
-    )  # fmt: skip
+    )
     return Section(
         "Who gets the recommendations",
         "Items sorted by popularity: four groups of 5&nbsp;% of the items each, then the rest. How much of "
@@ -167,9 +165,7 @@ def _segments(found: Debiasing) -> list[Section]:
             f"Users in three parts by {meaning}. Against one pair for all, "
             f"{LABELS[found.target].lower()} changes by {change} "
             f"({format_p(row['p_value']).replace('<', '&lt;')}) on users who took no part in the choice.",
-            wide(
-                "Strengths by segment", f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-            ),
+            wide("Strengths by segment", f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"),
         )
     ]
 

@@ -41,19 +41,13 @@ def exposure_by_group(evaluation: Evaluation, item_counts: NDArray[np.int64]) ->
     group_of = popularity_groups(item_counts)
     held = np.bincount(group_of, weights=item_counts, minlength=HEAD_GROUPS + 1)
     reference = _bars("Interactions in train", GROUP_NAMES, held / max(1.0, held.sum()), REFERENCE, "/")
-    return framed(
-        [reference, *_group_bars(evaluation, "frequency")], _GROUP, "Share", yaxis_tickformat=".0%"
-    )
+    return framed([reference, *_group_bars(evaluation, "frequency")], _GROUP, "Share", yaxis_tickformat=".0%")
 
 
 def audited_groups(audits: Mapping[str, Audit]) -> go.Figure:
     """Bars: each popularity group's share of the log's interactions and of the recommendations."""
     first = next(iter(audits.values()))
-    bars = [
-        _bars(
-            "Interactions in the log", GROUP_NAMES, [g["interactions"] for g in first.groups], REFERENCE, "/"
-        )
-    ]
+    bars = [_bars("Interactions in the log", GROUP_NAMES, [g["interactions"] for g in first.groups], REFERENCE, "/")]
     bars += [
         _bars(name, GROUP_NAMES, [g["frequency"] for g in one.groups], color, "")
         for (name, one), color in zip(audits.items(), COLORS, strict=False)
@@ -84,10 +78,14 @@ def miscalibration_spread(audits: Mapping[str, Audit]) -> go.Figure:
         share = known / max(1, known.sum())
         lines.append(
             go.Scatter(
-                name=escape(name), x=np.round(edges[:-1] + 0.025, 3), y=np.round(share, 5),
-                mode="lines+markers", line={"color": color, "dash": dash, "width": 2}, marker_size=5,
+                name=escape(name),
+                x=np.round(edges[:-1] + 0.025, 3),
+                y=np.round(share, 5),
+                mode="lines+markers",
+                line={"color": color, "dash": dash, "width": 2},
+                marker_size=5,
             )
-        )  # fmt: skip
+        )
     return framed(lines, "Jensen-Shannon divergence", "Share of users", yaxis_tickformat=".0%")
 
 
@@ -105,26 +103,30 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
         error = {"color": color, "thickness": 1.2, "width": 3}
         traces.append(
             go.Scatter(
-                name=escape(r.name), x=np.round(x, 4), y=y, mode="lines+markers",
+                name=escape(r.name),
+                x=np.round(x, 4),
+                y=y,
+                mode="lines+markers",
                 line={"color": color, "width": 1.5, "dash": "dot"},
                 marker={"color": color, "size": 12, "symbol": [f"{symbol}-open", symbol][: len(shown)]},
-                error_y=error | {
+                error_y=error
+                | {
                     "array": [i[1] - v for i, v in zip(around, y, strict=True)],
                     "arrayminus": [v - i[0] for i, v in zip(around, y, strict=True)],
                 },
-                error_x=error | {
+                error_x=error
+                | {
                     "array": [i[1] / mean - v for i, v in zip(wide, x, strict=True)],
                     "arrayminus": [v - i[0] / mean for i, v in zip(wide, x, strict=True)],
                 },
                 customdata=list(sides(found)),
                 hovertemplate="%{customdata}<br>popularity %{x:.2f}<br>recall %{y:.4f}",
             )
-        )  # fmt: skip
+        )
     k = reports[0].evaluation.k
     return framed(
-        traces, "Popularity (times an average item)", f"Recall@{k}",
-        xaxis_rangemode="tozero", showlegend=True,
-    )  # fmt: skip
+        traces, "Popularity (times an average item)", f"Recall@{k}", xaxis_rangemode="tozero", showlegend=True
+    )
 
 
 def debias_curve(found: Debiasing) -> go.Figure:
@@ -136,14 +138,25 @@ def debias_curve(found: Debiasing) -> go.Figure:
     best = np.flatnonzero(curve["frontier"])[np.argsort(x[curve["frontier"]], kind="stable")]
     traces = [
         go.Scatter(
-            name="Every pair", x=x, y=y, mode="markers", customdata=pairs, hovertemplate=hover,
+            name="Every pair",
+            x=x,
+            y=y,
+            mode="markers",
+            customdata=pairs,
+            hovertemplate=hover,
             marker={"color": REFERENCE, "size": 6},
         ),
         go.Scatter(
-            name="None beats these in both", x=x[best], y=y[best], mode="lines+markers",
-            customdata=pairs[best], hovertemplate=hover, line={"color": ADJUSTED, "width": 2}, marker_size=7,
+            name="None beats these in both",
+            x=x[best],
+            y=y[best],
+            mode="lines+markers",
+            customdata=pairs[best],
+            hovertemplate=hover,
+            line={"color": ADJUSTED, "width": 2},
+            marker_size=7,
         ),
-    ]  # fmt: skip
+    ]
     for name, strengths, symbol in (("Plain", (0.0, 0.0), "x"), ("Chosen", found.tried, "circle")):
         at = int(np.flatnonzero((pairs == strengths).all(axis=1))[0])
         traces.append(_mark(name, float(x[at]), float(y[at]), symbol))
@@ -212,28 +225,28 @@ def _by_rank(
     middle, mean = mean_by_rank(values, counts, RANK_BINS)
     y = [float(f"{m:.4g}") if np.isfinite(m) and (m > 0 or not positive) else None for m in mean]
     line = {"color": color, "dash": dash, "width": 2}
-    return go.Scatter(
-        name=escape(name), x=np.round(middle, 1), y=y, mode="lines+markers", line=line, marker_size=5
-    )
+    return go.Scatter(name=escape(name), x=np.round(middle, 1), y=y, mode="lines+markers", line=line, marker_size=5)
 
 
 def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall") -> go.Figure:
     """Heat maps of the metrics over the strengths, `first` the one that is shown; the chosen point marked."""
     maps = [
         go.Heatmap(
-            name=escape(metric), x=grid.user_strengths, y=grid.item_strengths, z=values,
-            visible=metric == first, colorscale="Viridis", colorbar={"thickness": 14, "outlinewidth": 0},
+            name=escape(metric),
+            x=grid.user_strengths,
+            y=grid.item_strengths,
+            z=values,
+            visible=metric == first,
+            colorscale="Viridis",
+            colorbar={"thickness": 14, "outlinewidth": 0},
             hovertemplate="item %{y}, user %{x}<br>%{z:.4f}<extra></extra>",
         )
         for metric, values in grid.values.items()
-    ]  # fmt: skip
+    ]
     item, user = chosen
     marks = [
         _mark(name, user_strength, item_strength, symbol)
-        for name, user_strength, item_strength, symbol in (
-            ("Plain", 0.0, 0.0, "x"),
-            ("Chosen", user, item, "circle"),
-        )
+        for name, user_strength, item_strength, symbol in (("Plain", 0.0, 0.0, "x"), ("Chosen", user, item, "circle"))
     ]
     axes = {f"{axis}axis_dtick": 0.4 for axis in "xy"}
     return framed([*maps, *marks], "User strength", "Item strength", height=HEIGHT + 60, **axes)

@@ -131,9 +131,11 @@ def explanation(report: RunReport) -> str:
     after = f"After the adjustment it is {adjusted:.1f}."
     if is_left_alone(found):
         after = "The adjustment leaves the lists as they are, because both strengths are 0."
-    held = "the held-out test part" if found.on == "test" else (
-        "the validation part, on which the strengths are usually chosen: its figures flatter the adjustment"
-    )  # fmt: skip
+    held = (
+        "the held-out test part"
+        if found.on == "test"
+        else ("the validation part, on which the strengths are usually chosen: its figures flatter the adjustment")
+    )
     return (
         f"Of every {found.k} items that the plain model recommends, {plain:.1f} come from the "
         f"{popular.sum():,} most popular of {len(popular):,} items, which hold the first 80\u00a0% of all "

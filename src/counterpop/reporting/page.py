@@ -55,8 +55,7 @@ def compose(title: str, intro: str, first: str, sections: Sequence[Section]) -> 
 def card(name: str, heading: str, lead: str, tiles: Iterable[Tile], more: str = "") -> str:
     """One finding of the first screen: in a few words, in a paragraph before or after, in a few numbers."""
     shown = "".join(
-        f'<div class="tile"><h3>{t.label}</h3><p class="figure">{t.figure}</p><p>{t.note}</p></div>'
-        for t in tiles
+        f'<div class="tile"><h3>{t.label}</h3><p class="figure">{t.figure}</p><p>{t.note}</p></div>' for t in tiles
     )
     return (
         f'<section class="card"><p class="name">{name}</p><h2>{heading}</h2>{lead and f"<p>{lead}</p>"}'
@@ -81,8 +80,7 @@ def panel(caption: str, name: str, figure: go.Figure, choices: Sequence[str] = (
     menu = ""
     if choices:
         options = "".join(
-            f"<option{' selected' if n == chosen else ''}>{choice}</option>"
-            for n, choice in enumerate(choices)
+            f"<option{' selected' if n == chosen else ''}>{choice}</option>" for n, choice in enumerate(choices)
         )
         menu = f"<label>Show <select>{options}</select></label>"
     label = f"{caption}, {name}" if name else caption

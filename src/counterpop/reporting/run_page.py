@@ -35,13 +35,7 @@ from counterpop.reporting.page import (
     panels,
     wide,
 )
-from counterpop.reporting.tables import (
-    LABELS,
-    format_figure,
-    format_p,
-    html_contrasts,
-    html_measures,
-)
+from counterpop.reporting.tables import LABELS, format_figure, format_p, html_contrasts, html_measures
 
 PERCENT = "\u00a0%"
 INTRO = (
@@ -51,23 +45,42 @@ INTRO = (
     "(adjusted)."
 )
 DEFINED = (
-    ("Recall@k", "Of a user’s held-out items, the share that is among the k recommended: hits / number of "
-     "held-out items. Mean over users who have at least one."),
+    (
+        "Recall@k",
+        "Of a user’s held-out items, the share that is among the k recommended: hits / number of "
+        "held-out items. Mean over users who have at least one.",
+    ),
     ("Hit rate@k", "1 if any held-out item is among the k recommended, else 0. Mean over the same users."),
-    ("NDCG@k", "Hits count more the higher they stand: DCG = sum of 1 / log2(rank + 1) over the hits, "
-     "divided by the DCG of a perfect list of min(k, held-out items) hits. Mean over the same users."),
-    *((DEFINITIONS[name].label, DEFINITIONS[name].text)
-      for name in ("average_popularity", "tail_share", "coverage", "gini")),
+    (
+        "NDCG@k",
+        "Hits count more the higher they stand: DCG = sum of 1 / log2(rank + 1) over the hits, "
+        "divided by the DCG of a perfect list of min(k, held-out items) hits. Mean over the same users.",
+    ),
+    *(
+        (DEFINITIONS[name].label, DEFINITIONS[name].text)
+        for name in ("average_popularity", "tail_share", "coverage", "gini")
+    ),
     ("The log", "Popularity is counted in what the model was trained on."),
-    ("Popularity groups", f"{GROUP_RULE} Recall of a group: hits in it / held-out pairs in it, over all "
-     "users together."),
-    ("Strengths", "How much of the popular direction is taken out of item vectors, and of the conformity "
-     "direction out of user vectors: v − strength (v · d) d for a unit vector d."),
-    ("Pull and push", "The sums, over all training steps, of what lifted an item as a seen one and of what "
-     "lowered it as a negative one. The whole is pull + push, the push with its minus sign."),
-    ("Intervals and p", "95 % intervals by bootstrap over users. p by a paired randomisation test: how often "
-     "differences with random signs have a mean at least as far from zero."),
-)  # fmt: skip
+    (
+        "Popularity groups",
+        f"{GROUP_RULE} Recall of a group: hits in it / held-out pairs in it, over all users together.",
+    ),
+    (
+        "Strengths",
+        "How much of the popular direction is taken out of item vectors, and of the conformity "
+        "direction out of user vectors: v − strength (v · d) d for a unit vector d.",
+    ),
+    (
+        "Pull and push",
+        "The sums, over all training steps, of what lifted an item as a seen one and of what "
+        "lowered it as a negative one. The whole is pull + push, the push with its minus sign.",
+    ),
+    (
+        "Intervals and p",
+        "95 % intervals by bootstrap over users. p by a paired randomisation test: how often "
+        "differences with random signs have a mean at least as far from zero.",
+    ),
+)
 
 
 def render_runs(reports: Sequence[RunReport], title: str) -> str:
@@ -128,8 +141,7 @@ def _comparison(reports: Sequence[RunReport]) -> Section:
     number = len(found) * len(PER_USER)
     apart = [escape(r.name) for r in reports[1:] if not are_comparable(r, reports[0])]
     alone = (
-        f" {', '.join(apart)}: not compared with {escape(reports[0].name)}, because users, held-out pairs or "
-        "k differ."
+        f" {', '.join(apart)}: not compared with {escape(reports[0].name)}, because users, held-out pairs or k differ."
         if apart
         else ""
     )
@@ -155,9 +167,7 @@ def _groups(reports: Sequence[RunReport]) -> Section:
     shown = []
     for r in reports:
         name = escape(r.name)
-        shown.append(
-            panel("What is recommended", name, figures.exposure_by_group(r.evaluation, r.item_counts))
-        )
+        shown.append(panel("What is recommended", name, figures.exposure_by_group(r.evaluation, r.item_counts)))
         shown.append(panel("What is found", name, figures.recall_by_group(r.evaluation)))
     return Section(
         "Who gets the recommendations",
@@ -176,13 +186,18 @@ def _frequency(reports: Sequence[RunReport]) -> Section:
         "popular on the right. The steeper the fall, the more popularity decides. Both axes are logarithmic; "
         "points are means over neighbouring ranks, and a gap means never.",
         panels(
-            panel("Frequency by popularity", escape(r.name), figures.frequency_by_rank(
-                {kind.capitalize(): measures.exposure for kind, measures in sides(r.evaluation).items()},
-                len(r.evaluation.plain.users), r.item_counts,
-            ))
+            panel(
+                "Frequency by popularity",
+                escape(r.name),
+                figures.frequency_by_rank(
+                    {kind.capitalize(): measures.exposure for kind, measures in sides(r.evaluation).items()},
+                    len(r.evaluation.plain.users),
+                    r.item_counts,
+                ),
+            )
             for r in reports
         ),
-    )  # fmt: skip
+    )
 
 
 def _gradients(reports: Sequence[RunReport]) -> Section:
@@ -214,9 +229,7 @@ def _strengths(reports: Sequence[RunReport]) -> Section:
             continue
         metrics = list(r.grid.values)
         first = "recall" if "recall" in metrics else metrics[0]
-        figure = figures.strength_grid(
-            r.grid, (r.evaluation.item_strength, r.evaluation.user_strength), first
-        )
+        figure = figures.strength_grid(r.grid, (r.evaluation.item_strength, r.evaluation.user_strength), first)
         choices = [escape(LABELS.get(metric, metric)) for metric in metrics]
         shown.append(panel("Every pair of strengths", escape(r.name), figure, choices, metrics.index(first)))
     return Section(

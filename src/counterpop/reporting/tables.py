@@ -96,9 +96,7 @@ def comparison_table(reports: Sequence[RunReport]) -> Table:
         for metric, row in contrast.rows.items():
             interval = format_interval(metric, row["low"], row["high"], signed=True)
             difference = format_figure(metric, row["difference"], signed=True)
-            table.add_row(
-                Text(LABELS[metric]), Text(difference), Text(interval, style="dim"), _finding(metric, row)
-            )
+            table.add_row(Text(LABELS[metric]), Text(difference), Text(interval, style="dim"), _finding(metric, row))
         table.add_section()
     return table
 
@@ -196,9 +194,7 @@ def html_audit(audits: Mapping[str, Audit]) -> str:
     body = ""
     for metric, definition in DEFINITIONS.items():
         values = [one.measures[metric] for one in audits.values()]
-        cells = "".join(
-            f'<td><data value="{value!r}">{format_figure(metric, value)}</data></td>' for value in values
-        )
+        cells = "".join(f'<td><data value="{value!r}">{format_figure(metric, value)}</data></td>' for value in values)
         source = f" <cite>{definition.source}.</cite>" if definition.source else ""
         name = f"{definition.title}<small>{definition.text}{source}</small>"
         body += f'<tr><th scope="row">{name}</th>{cells}</tr>\n'

@@ -87,10 +87,15 @@ def create_app(
         pool.shutdown(wait=False, cancel_futures=True)
 
     app = FastAPI(
-        title="counterpop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-        redirect_slashes=False, responses=PROBLEMS,
+        title="counterpop",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses=PROBLEMS,
         description="Recommendations with popularity taken out as far as each request asks for.",
-    )  # fmt: skip
+    )
 
     async def beside(work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
@@ -101,9 +106,7 @@ def create_app(
     def item_position(model: ServedModel, item: str | int) -> int:
         at = find(model.vectors.item_ids, item)
         if at is None:
-            raise Refusal(
-                404, f"item {_short(item)} is not among the {model.seen.n_items:,} items of this run"
-            )
+            raise Refusal(404, f"item {_short(item)} is not among the {model.seen.n_items:,} items of this run")
         return at
 
     @app.get("/recommend", response_model=shapes.Recommendation, summary="The best k items of one user")
@@ -116,10 +119,11 @@ def create_app(
             counts.fallbacks.inc()
             items, scores = model.recommend_to_anybody(asked.k)
             answer: dict[str, Any] = {
-                "user": asked.user, "fallback": "popular",
+                "user": asked.user,
+                "fallback": "popular",
                 "item_strength": model.adjustment.item_strength,  # what the list was made at
                 "user_strength": model.adjustment.user_strength,
-            }  # fmt: skip
+            }
         else:
             users = np.array([at], dtype=np.int32)
 
@@ -134,18 +138,18 @@ def create_app(
         return _json(_at_strengths(model, asked) | answer)
 
     @app.post(
-        "/recommend", response_model=shapes.Recommendations, responses=BODY_PROBLEMS,
+        "/recommend",
+        response_model=shapes.Recommendations,
+        responses=BODY_PROBLEMS,
         summary="Lists for many users, or for people known by items they touched",
-    )  # fmt: skip
+    )
     async def recommend_many(asked: shapes.Batch) -> Response:
         model = watch.model
         if bool(asked.users) == bool(asked.histories):
             raise Refusal(422, "the body must hold either users or histories")
         many = len(asked.users) + len(asked.histories)
         if many * asked.k > shapes.MOST_ENTRIES:
-            raise Refusal(
-                422, f"lists times k must be at most {shapes.MOST_ENTRIES:,}, got {many} times {asked.k}"
-            )
+            raise Refusal(422, f"lists times k must be at most {shapes.MOST_ENTRIES:,}, got {many} times {asked.k}")
         answer = await beside(lambda: many_lists(model, asked))
         counts.lists.inc(many)
         counts.fallbacks.inc(sum(entry["fallback"] is not None for entry in answer))
@@ -155,13 +159,11 @@ def create_app(
         dial = asked.k, asked.item_strength, asked.user_strength
         if asked.histories:
             histories = [
-                np.array([item_position(model, i) for i in items], dtype=np.int32)
-                for items in asked.histories
+                np.array([item_position(model, i) for i in items], dtype=np.int32) for items in asked.histories
             ]
             lists = model.recommend_to(histories, *dial)
             return [
-                {"user": None, "fallback": None, "items": _entries(model, *row)}
-                for row in zip(*lists, strict=True)
+                {"user": None, "fallback": None, "items": _entries(model, *row)} for row in zip(*lists, strict=True)
             ]
         at = [find(model.vectors.user_ids, user) for user in asked.users]
         if unknown == "404" and None in at:
@@ -183,25 +185,17 @@ def create_app(
         items, cosines = await beside(lambda: model.similar(at, asked.k, asked.item_strength))
         strength = model.adjustment.item_strength if asked.item_strength is None else asked.item_strength
         return _json(
-            {
-                "item": model.vectors.item_ids[at],
-                "item_strength": strength,
-                "items": _entries(model, items, cosines),
-            }
+            {"item": model.vectors.item_ids[at], "item_strength": strength, "items": _entries(model, items, cosines)}
         )
 
-    @app.get(
-        "/explain", response_model=shapes.Explanation, summary="Plain and adjusted list, and why they differ"
-    )
+    @app.get("/explain", response_model=shapes.Explanation, summary="Plain and adjusted list, and why they differ")
     async def explain(asked: Annotated[shapes.ForUser, Query()]) -> Response:
         model, version = watch.model, watch.version
         at = find(model.vectors.user_ids, asked.user)
         if at is None:
             raise unknown_user(model, asked.user)
         head = _at_strengths(model, asked)
-        plain, adjusted = await beside(
-            lambda: model.explain(at, asked.k, head["item_strength"], head["user_strength"])
-        )
+        plain, adjusted = await beside(lambda: model.explain(at, asked.k, head["item_strength"], head["user_strength"]))
         return _json(
             head
             | {
@@ -212,9 +206,7 @@ def create_app(
             }
         )
 
-    @app.get(
-        "/history", response_model=shapes.History, summary="What a user has touched, the most popular first"
-    )
+    @app.get("/history", response_model=shapes.History, summary="What a user has touched, the most popular first")
     async def history(asked: Annotated[shapes.OfUser, Query()]) -> Response:
         model = watch.model
         at = find(model.vectors.user_ids, asked.user)
@@ -222,9 +214,7 @@ def create_app(
             raise unknown_user(model, asked.user)
         items = model.seen.item_ix[model.seen.user_starts[at] : model.seen.user_starts[at + 1]]
         items = items[np.argsort(-model.train.item_counts[items], kind="stable")]
-        return _json(
-            {"user": model.vectors.user_ids[at], "items": [_touched(model, item) for item in items.tolist()]}
-        )
+        return _json({"user": model.vectors.user_ids[at], "items": [_touched(model, item) for item in items.tolist()]})
 
     @app.get("/users", response_model=shapes.FoundUsers, summary="Users whose id begins so")
     async def users(asked: Annotated[shapes.Search, Query()]) -> Response:
@@ -235,16 +225,16 @@ def create_app(
             exact = find(ids, asked.search)
             begin = (n for n, i in enumerate(ids.tolist()) if n != exact and str(i).startswith(asked.search))
             found = [*([] if exact is None else [exact]), *islice(begin, FOUND_USERS)]
-            return [
-                {"user": ids[n], "interactions": int(model.seen.user_counts[n])} for n in found[:FOUND_USERS]
-            ]
+            return [{"user": ids[n], "interactions": int(model.seen.user_counts[n])} for n in found[:FOUND_USERS]]
 
         return _json({"users": await beside(work)})
 
     @app.get(
-        "/measures", response_model=shapes.Measured, summary="Every metric at every stop of the sliders",
+        "/measures",
+        response_model=shapes.Measured,
+        summary="Every metric at every stop of the sliders",
         responses={202: {"model": shapes.Problem, "description": "Still being measured; ask again."}},
-    )  # fmt: skip
+    )
     async def measures(_: Annotated[shapes.Nothing, Query()]) -> Response:
         if watch.measures is not None:
             return _json(watch.measures)
@@ -255,9 +245,7 @@ def create_app(
     audits: dict[tuple[object, ...], asyncio.Task[dict[str, Any]]] = {}
     one_at_a_time = asyncio.Lock()
 
-    @app.get(
-        "/audit", response_model=shapes.Audited, summary="What everybody's lists expose at these strengths"
-    )
+    @app.get("/audit", response_model=shapes.Audited, summary="What everybody's lists expose at these strengths")
     async def audit(asked: Annotated[shapes.Auditing, Query()]) -> Response:
         model, dial = watch.model, _at_strengths(watch.model, asked)
 
@@ -265,9 +253,7 @@ def create_app(
             async with one_at_a_time:
                 strengths = dial["item_strength"], dial["user_strength"]
                 adjustment = model.adjustment.with_strengths(*strengths)
-                found = await aside(
-                    lambda: audit_model(adjustment, model.train, asked.k, threads=1).as_dict()
-                )
+                found = await aside(lambda: audit_model(adjustment, model.train, asked.k, threads=1).as_dict())
                 return {"run": model.name, **dial, **found}
 
         key = watch.version, *dial.values()
@@ -285,26 +271,26 @@ def create_app(
     async def healthz(_: Annotated[shapes.Nothing, Query()]) -> Response:
         return _json({"status": "ok"})
 
-    @app.get(
-        "/readyz", response_model=shapes.Readiness, summary="Which run is served, and whether a newer failed"
-    )
+    @app.get("/readyz", response_model=shapes.Readiness, summary="Which run is served, and whether a newer failed")
     async def readyz(_: Annotated[shapes.Nothing, Query()]) -> Response:
         model = watch.model
         names = model.item_names
         return _json(
             {
-                "run": model.name, "written": model.written, "version": watch.version,
-                "users": model.seen.n_users, "items": model.seen.n_items,
+                "run": model.name,
+                "written": model.written,
+                "version": watch.version,
+                "users": model.seen.n_users,
+                "items": model.seen.n_items,
                 "names": None if names is None else sum(name is not None for name in names),
-                "unknown": unknown, "failed_reload": watch.failure,
+                "unknown": unknown,
+                "failed_reload": watch.failure,
             }
-        )  # fmt: skip
+        )
 
     @app.get("/metrics", response_class=Response, summary="Counts for Prometheus")
     async def metrics(_: Annotated[shapes.Nothing, Query()]) -> Response:
-        return Response(
-            generate_latest(counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+        return Response(generate_latest(counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     for path, (name, kind) in PAGE.items():
         content = files("counterpop.serving").joinpath(name).read_bytes()
@@ -328,9 +314,7 @@ def _page(content: bytes, kind: str) -> Callable[[], Any]:
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(
-        to_json(value, fallback=lambda odd: odd.item(), inf_nan_mode="null"),
-        status,
-        media_type="application/json",
+        to_json(value, fallback=lambda odd: odd.item(), inf_nan_mode="null"), status, media_type="application/json"
     )
 
 
@@ -357,11 +341,7 @@ def _entries(model: ServedModel, items: IntArray, scores: FloatArray) -> list[di
 
 def _touched(model: ServedModel, item: int) -> dict[str, Any]:
     name = None if model.item_names is None else model.item_names[item]
-    return {
-        "item": model.vectors.item_ids[item],
-        "name": name,
-        "interactions": int(model.train.item_counts[item]),
-    }
+    return {"item": model.vectors.item_ids[item], "name": name, "interactions": int(model.train.item_counts[item])}
 
 
 def _explained(model: ServedModel, row: Explained) -> dict[str, Any]:
@@ -414,9 +394,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
         must = must.partition(" after validation")[0] or first["msg"]
         text = f"{where} must {must}, got {_short(first['input'])}"
     return Response(
-        problem(f"{text} (and {len(others)} more problems)" if others else text), 422,
-        media_type="application/json",
-    )  # fmt: skip
+        problem(f"{text} (and {len(others)} more problems)" if others else text), 422, media_type="application/json"
+    )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

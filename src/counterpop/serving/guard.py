@@ -41,17 +41,16 @@ class Counts:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each counter
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "counterpop_requests", "Requests answered.", ["path", "status"], registry=self.registry
-        )
+        self.requests = Counter("counterpop_requests", "Requests answered.", ["path", "status"], registry=self.registry)
         self.seconds = Histogram(
-            "counterpop_request_seconds", "Seconds from request to answer.", ["path"], registry=self.registry,
+            "counterpop_request_seconds",
+            "Seconds from request to answer.",
+            ["path"],
+            registry=self.registry,
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-        )  # fmt: skip
-        self.lists = Counter("counterpop_lists", "Lists of recommendations made.", registry=self.registry)
-        self.fallbacks = Counter(
-            "counterpop_fallback_lists", "Lists made for unknown users.", registry=self.registry
         )
+        self.lists = Counter("counterpop_lists", "Lists of recommendations made.", registry=self.registry)
+        self.fallbacks = Counter("counterpop_fallback_lists", "Lists made for unknown users.", registry=self.registry)
         self.reloads = Counter(
             "counterpop_reloads", "New runs taken up, or refused.", ["result"], registry=self.registry
         )
@@ -108,9 +107,7 @@ class Guard:
         except TimeoutError:
             if status:  # the answer is on its way: all that is left is to break it off
                 raise
-            await refuse(
-                watched, Refusal(503, f"no answer within {self.limits.seconds:g} seconds; ask for less")
-            )
+            await refuse(watched, Refusal(503, f"no answer within {self.limits.seconds:g} seconds; ask for less"))
         except Exception:
             log.exception("failed: %s %s", scope["method"], scope["path"])
             if not status:
@@ -132,9 +129,7 @@ class Guard:
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.under_way > self.limits.at_once:
-            raise Refusal(
-                503, f"{self.limits.at_once} requests are under way; try later", [(b"retry-after", b"1")]
-            )
+            raise Refusal(503, f"{self.limits.at_once} requests are under way; try later", [(b"retry-after", b"1")])
         if self.hosts is not None:
             host = headers.get(b"host", b"").decode("latin-1").lower()
             name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
@@ -146,9 +141,10 @@ class Guard:
             right = [hmac.compare_digest(given.strip(), token) for token in self.tokens]
             if kind.lower() != b"bearer" or not any(right):
                 raise Refusal(
-                    401, "a bearer token is needed: send the header Authorization: Bearer TOKEN",
+                    401,
+                    "a bearer token is needed: send the header Authorization: Bearer TOKEN",
                     [(b"www-authenticate", b"Bearer")],
-                )  # fmt: skip
+                )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, deadline: float) -> Receive:
         """The body, read in full, as a `receive` of its own."""
@@ -179,9 +175,7 @@ class Guard:
 async def refuse(send: Send, refusal: Refusal) -> None:
     body = problem(refusal.detail)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send(
-        {"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]}
-    )
+    await send({"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -33,18 +33,22 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     if len(everybody) > most_users:
         generator = np.random.default_rng([0, SAMPLE_STREAM])
         users = np.sort(generator.choice(everybody, most_users, replace=False))
-    fits = (
-        4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES
-    )  # a count of every item and pair
+    fits = 4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # a count of every item and pair
     step = 0.1 if fits else 0.2
     tuned = model.adjustment.item_strength, model.adjustment.user_strength
     directions = Directions(trial.adjustment.item_direction, trial.adjustment.user_direction)
     grid = search_strengths(
-        trial.adjustment.embeddings, directions, trial.train, trial.valid,
-        k=K, groups=True, users=users,
-        item_strengths=_stops(step, tuned[0]), user_strengths=_stops(step, tuned[1]),
+        trial.adjustment.embeddings,
+        directions,
+        trial.train,
+        trial.valid,
+        k=K,
+        groups=True,
+        users=users,
+        item_strengths=_stops(step, tuned[0]),
+        user_strengths=_stops(step, tuned[1]),
         threads=1,  # the other cores go on answering
-    )  # fmt: skip
+    )
     counts = trial.train.item_counts
     group_of = popularity_groups(counts)
     return {

@@ -169,13 +169,9 @@ class ServedModel:
         top_k(scores, self.ties, 0, 1, best, items)
         return items[0], best[0]
 
-    def _rank(
-        self, queries: FloatArray, k: int, users: IntArray, seen: Interactions
-    ) -> tuple[IntArray, FloatArray]:
+    def _rank(self, queries: FloatArray, k: int, users: IntArray, seen: Interactions) -> tuple[IntArray, FloatArray]:
         # one thread: requests run side by side, and starting threads costs more than a small batch
-        return rank(
-            queries, self.vectors.item_vectors, k, users=users, seen=[seen], ties=self.ties, threads=1
-        )
+        return rank(queries, self.vectors.item_vectors, k, users=users, seen=[seen], ties=self.ties, threads=1)
 
     def _order(self, user: IntArray, item_strength: float, user_strength: float) -> NDArray[np.intp]:
         """All items that the user has not seen, best first."""

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    StringConstraints,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 MOST_K = 1000
@@ -39,9 +31,7 @@ def _id(value: Any) -> int | str:
         return value
     if isinstance(value, str) and 1 <= len(value) <= LONGEST_ID and _is_unicode(value):
         return value
-    raise PydanticCustomError(
-        "id", f"Input should be an id: a whole number, or text of 1 to {LONGEST_ID} characters"
-    )
+    raise PydanticCustomError("id", f"Input should be an id: a whole number, or text of 1 to {LONGEST_ID} characters")
 
 
 def _is_unicode(text: str) -> bool:
@@ -57,14 +47,7 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
 AnyId = Annotated[
     int | str,
     PlainValidator(_id),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer"},
-                {"type": "string", "minLength": 1, "maxLength": LONGEST_ID},
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}]}),
 ]
 Strength = Annotated[float, Field(ge=-STRONGEST, le=STRONGEST, allow_inf_nan=False)]
 
@@ -96,8 +79,7 @@ class Batch(Dialled):
     """Lists for many users, or for people known only by items they touched: one of the two."""
 
     model_config = ConfigDict(
-        strict=True,
-        json_schema_extra={"oneOf": [{"required": ["users"]}, {"required": ["histories"]}]},
+        strict=True, json_schema_extra={"oneOf": [{"required": ["users"]}, {"required": ["histories"]}]}
     )
 
     k: Annotated[int, BeforeValidator(_whole), Field(strict=False)] = Field(
@@ -146,8 +128,7 @@ class Entry(BaseModel):
 class Recommended(BaseModel):
     user: int | str | None = Field(description="null for a history.")
     fallback: Literal["popular"] | None = Field(
-        description="Said where the user is unknown: the list is that of the tuned strengths, whatever was "
-        "asked for."
+        description="Said where the user is unknown: the list is that of the tuned strengths, whatever was asked for."
     )
     items: list[Entry]
 

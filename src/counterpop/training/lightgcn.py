@@ -137,9 +137,18 @@ class LightGCN:
                 part: int, source: FloatArray = source, gain: FloatArray = gain, into: FloatArray = into
             ) -> None:
                 propagate(
-                    graph.starts, graph.neighbours, graph.edges, self._kept, weights, gain, base,
-                    source, into, self._cuts[part], self._cuts[part + 1],
-                )  # fmt: skip
+                    graph.starts,
+                    graph.neighbours,
+                    graph.edges,
+                    self._kept,
+                    weights,
+                    gain,
+                    base,
+                    source,
+                    into,
+                    self._cuts[part],
+                    self._cuts[part + 1],
+                )
 
             together(add_up)
             source, target = target, source
@@ -148,9 +157,7 @@ class LightGCN:
         """The rows of users, and those of items."""
         return rows[: self._n_users], rows[self._n_users :]
 
-    def look(
-        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
-    ) -> Grid:
+    def look(self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths) -> Grid:
         """How the model does on validation, at every pair of strengths."""
         return look_at(self.model(), known, users, item_strengths, user_strengths, self._settings)
 

@@ -43,9 +43,7 @@ class Trainable(Protocol):
     def model(self) -> Model:
         """A copy of the model as it is now."""
 
-    def look(
-        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
-    ) -> Grid:
+    def look(self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths) -> Grid:
         """How it does on the validation part of these users, at every pair of strengths."""
 
 
@@ -145,9 +143,7 @@ def _train_and_choose(
             entry["valid"] = look.at(trainee)
             if entry["valid"] > best_value:
                 best, best_value, best_epoch = trainee.model(), entry["valid"], epoch
-        report(
-            Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"])
-        )
+        report(Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"]))
         if best and epoch - best_epoch >= settings.patience * settings.check_every:
             break
     if best is None:
@@ -168,9 +164,7 @@ def _say_who_cannot_learn(train: Interactions) -> None:
         warnings.warn(CounterpopWarning(text), stacklevel=3)
 
 
-def _train_for(
-    trainee: Trainable, settings: Settings, epochs: int, report: Callable[[Progress], None]
-) -> Model:
+def _train_for(trainee: Trainable, settings: Settings, epochs: int, report: Callable[[Progress], None]) -> Model:
     """A model trained for a known number of epochs."""
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
@@ -179,9 +173,7 @@ def _train_for(
     return trainee.model()
 
 
-def begin(
-    train: Interactions, intervened: BoolArray | None, settings: Settings, encoder: Encoder | None
-) -> Trainable:
+def begin(train: Interactions, intervened: BoolArray | None, settings: Settings, encoder: Encoder | None) -> Trainable:
     """A model at its beginning, by the engine and backbone of the settings."""
     if settings.engine == "torch":
         try:
@@ -211,9 +203,7 @@ class _Look:
     def __init__(self, known: Development, settings: Settings) -> None:
         users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
         if not len(users):
-            raise InputError(
-                "training is stopped by the validation part, but it is empty; make another split"
-            )
+            raise InputError("training is stopped by the validation part, but it is empty; make another split")
         if len(users) > CHECK_USERS:
             draw = np.random.default_rng([settings.seed, CHECK_STREAM])
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))

@@ -25,13 +25,9 @@ class _Options:
         for name, value in asdict(self).items():  # type: ignore[call-overload]
             wants_number = isinstance(getattr(type(self), name), float)
             if wants_number and (
-                isinstance(value, bool | str)
-                or not isinstance(value, float | int)
-                or not 0 <= value < math.inf
+                isinstance(value, bool | str) or not isinstance(value, float | int) or not 0 <= value < math.inf
             ):
-                raise InputError(
-                    f"{name} of {self.name} must be a finite number of at least 0, got {value!r}"
-                )
+                raise InputError(f"{name} of {self.name} must be a finite number of at least 0, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -119,8 +115,7 @@ class DICE(_Options):
         super().__post_init__()
         if self.discrepancy not in get_args(Discrepancy):
             raise InputError(
-                f"discrepancy of dice must be one of {', '.join(get_args(Discrepancy))}, "
-                f"got {self.discrepancy!r}"
+                f"discrepancy of dice must be one of {', '.join(get_args(Discrepancy))}, got {self.discrepancy!r}"
             )
         if self.decay > 1:
             raise InputError(f"decay of dice must be at most 1, got {self.decay}")

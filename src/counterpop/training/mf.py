@@ -36,9 +36,7 @@ class MatrixFactorisation:
         scale = np.float32(settings.initial_scale)
         self._objective = OBJECTIVES.get(settings.method, Objective)(train, settings, self._threads)
         copies = self._objective.copies  # of the items: they begin alike
-        self._users, self._items = (
-            aligned((n, settings.dim)) for n in (train.n_users, copies * train.n_items)
-        )
+        self._users, self._items = (aligned((n, settings.dim)) for n in (train.n_users, copies * train.n_items))
         self._users[:] = values.standard_normal(self._users.shape, dtype=np.float32) * scale
         first = values.standard_normal((train.n_items, settings.dim), dtype=np.float32) * scale
         self._items[:] = np.tile(first, (copies, 1))
@@ -69,9 +67,7 @@ class MatrixFactorisation:
         self._recorded += int(total[1])
         return float(total[0] / max(1.0, total[1]))
 
-    def look(
-        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
-    ) -> Grid:
+    def look(self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths) -> Grid:
         """How the model does on validation, at every pair of strengths."""
         return look_at(self.model(copy=False), known, users, item_strengths, user_strengths, self._settings)
 
@@ -81,12 +77,22 @@ class MatrixFactorisation:
 
 
 def look_at(
-    model: Model, known: Development, users: IntArray,
-    item_strengths: Strengths, user_strengths: Strengths, settings: Settings,
-) -> Grid:  # fmt: skip
+    model: Model,
+    known: Development,
+    users: IntArray,
+    item_strengths: Strengths,
+    user_strengths: Strengths,
+    settings: Settings,
+) -> Grid:
     """How a model does on the validation part of these users, at every pair of strengths."""
     return search_strengths(
-        model.embeddings, find_directions(model, known.train), known.train, known.valid,
-        item_strengths=item_strengths, user_strengths=user_strengths,
-        exposure=False, users=users, threads=settings.threads,
-    )  # fmt: skip
+        model.embeddings,
+        find_directions(model, known.train),
+        known.train,
+        known.valid,
+        item_strengths=item_strengths,
+        user_strengths=user_strengths,
+        exposure=False,
+        users=users,
+        threads=settings.threads,
+    )

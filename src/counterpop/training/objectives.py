@@ -42,9 +42,7 @@ class Objective:
         self._train, self._settings, self._threads = train, settings, threads
         self._bce = settings.loss == "bce"
         options = settings.options
-        self._weights = (
-            options.weights(train.item_counts) if isinstance(options, IPS) else np.empty(0, np.float32)
-        )
+        self._weights = options.weights(train.item_counts) if isinstance(options, IPS) else np.empty(0, np.float32)
         rows = (train.n_items, train.n_users) if settings.keeps_ledger else (0, 0)
         self._item_ledger, self._user_ledger = (aligned((n, 4, settings.dim)) for n in rows)
 
@@ -57,31 +55,66 @@ class Objective:
     ) -> Found:
         """One SGD step for each triple, in thread `part`."""
         found: Found = mf.step_triples(
-            users, items, triples.users, triples.items, triples.negatives, order, np.float32(lr),
-            np.float32(self._settings.reg), self._bce, self._settings.normalises,
-            self._item_ledger, self._user_ledger, self._settings.ledger_every, self._weights,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(lr),
+            np.float32(self._settings.reg),
+            self._bce,
+            self._settings.normalises,
+            self._item_ledger,
+            self._user_ledger,
+            self._settings.ledger_every,
+            self._weights,
+        )
         return found
 
     def pull(
-        self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray,
-        at_users: FloatArray, at_items: FloatArray,
-    ) -> Found:  # fmt: skip
+        self,
+        part: int,
+        users: FloatArray,
+        items: FloatArray,
+        triples: Triples,
+        order: IntArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+    ) -> Found:
         """Adds the gradient of the triples at the vectors, in thread `part`."""
         found: Found = graph.pull_triples(
-            users, items, triples.users, triples.items, triples.negatives, order,
-            np.float32(self._settings.reg), self._bce, self._settings.normalises, at_users, at_items,
-            self._item_ledger, self._user_ledger, self._settings.ledger_every, self._weights,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(self._settings.reg),
+            self._bce,
+            self._settings.normalises,
+            at_users,
+            at_items,
+            self._item_ledger,
+            self._user_ledger,
+            self._settings.ledger_every,
+            self._weights,
+        )
         return found
 
     def after_steps(self, users: FloatArray, items: FloatArray, triples: float, lr: float) -> None:
         """What MF does after about so many triples, when no thread runs."""
 
     def after_pulls(
-        self, users: FloatArray, items: FloatArray, at_users: FloatArray, at_items: FloatArray,
-        triples: float, lr: float, step: int,
-    ) -> None:  # fmt: skip
+        self,
+        users: FloatArray,
+        items: FloatArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+        triples: float,
+        lr: float,
+        step: int,
+    ) -> None:
         """What LightGCN does once the gradient of a batch of triples is complete."""
 
     def model(self, users: FloatArray, items: FloatArray, triples: int, recorded: int, copy: bool) -> Model:
@@ -91,9 +124,7 @@ class Objective:
         if not self._settings.keeps_ledger:
             return Model(vectors)
         ledger = take(self._item_ledger), take(self._user_ledger)
-        return Model(
-            vectors, Ledger(*ledger, self._settings.ledger_every, triples, triples / max(1, recorded))
-        )
+        return Model(vectors, Ledger(*ledger, self._settings.ledger_every, triples, triples / max(1, recorded)))
 
     def _embeddings(self, users: FloatArray, items: FloatArray) -> Embeddings:
         return Embeddings(users, items, self._train.user_ids, self._train.item_ids)
@@ -113,20 +144,44 @@ class CausEObjective(Objective):
         self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray, lr: float
     ) -> Found:
         found: Found = cause.step_triples(
-            users, items, triples.users, triples.items, triples.negatives, order, np.float32(lr),
-            np.float32(self._settings.reg), self._bce, self._penalty, self._settings.ledger_every,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(lr),
+            np.float32(self._settings.reg),
+            self._bce,
+            self._penalty,
+            self._settings.ledger_every,
+        )
         return found
 
     def pull(
-        self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray,
-        at_users: FloatArray, at_items: FloatArray,
-    ) -> Found:  # fmt: skip
+        self,
+        part: int,
+        users: FloatArray,
+        items: FloatArray,
+        triples: Triples,
+        order: IntArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+    ) -> Found:
         found: Found = cause.pull_triples(
-            users, items, triples.users, triples.items, triples.negatives, order,
-            np.float32(self._settings.reg), self._bce, self._penalty, self._settings.ledger_every,
-            at_users, at_items,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(self._settings.reg),
+            self._bce,
+            self._penalty,
+            self._settings.ledger_every,
+            at_users,
+            at_items,
+        )
         return found
 
     def _embeddings(self, users: FloatArray, items: FloatArray) -> Embeddings:
@@ -156,21 +211,48 @@ class DICEObjective(Objective):
         self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray, lr: float
     ) -> Found:
         found: Found = dice.step_triples(
-            users, items, triples.users, triples.items, triples.negatives, order, np.float32(lr),
-            np.float32(self._settings.reg), self._counts, self._weight, self._kind,
-            np.float32(self._options.penalty), self._settings.ledger_every,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(lr),
+            np.float32(self._settings.reg),
+            self._counts,
+            self._weight,
+            self._kind,
+            np.float32(self._options.penalty),
+            self._settings.ledger_every,
+        )
         return found
 
     def pull(
-        self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray,
-        at_users: FloatArray, at_items: FloatArray,
-    ) -> Found:  # fmt: skip
+        self,
+        part: int,
+        users: FloatArray,
+        items: FloatArray,
+        triples: Triples,
+        order: IntArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+    ) -> Found:
         found: Found = dice.pull_triples(
-            users, items, triples.users, triples.items, triples.negatives, order,
-            np.float32(self._settings.reg), self._counts, self._weight, self._kind,
-            np.float32(self._options.penalty), self._settings.ledger_every, at_users, at_items,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(self._settings.reg),
+            self._counts,
+            self._weight,
+            self._kind,
+            np.float32(self._options.penalty),
+            self._settings.ledger_every,
+            at_users,
+            at_items,
+        )
         return found
 
     def after_steps(self, users: FloatArray, items: FloatArray, triples: float, lr: float) -> None:
@@ -179,9 +261,15 @@ class DICEObjective(Objective):
                 table[rows] -= np.float32(lr * self._options.penalty * triples) * slope
 
     def after_pulls(
-        self, users: FloatArray, items: FloatArray, at_users: FloatArray, at_items: FloatArray,
-        triples: float, lr: float, step: int,
-    ) -> None:  # fmt: skip
+        self,
+        users: FloatArray,
+        items: FloatArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+        triples: float,
+        lr: float,
+        step: int,
+    ) -> None:
         if self._dcor:
             found = self._correlation(users, items)
             for gradient, (_, rows, slope) in zip((at_users, at_items), found, strict=True):
@@ -221,10 +309,22 @@ class MACRObjective(Objective):
     ) -> Found:
         w_user, w_item = self._copies[part]
         found: Found = macr.step_triples(
-            users, items, triples.users, triples.items, triples.negatives, order, np.float32(lr),
-            np.float32(self._settings.reg), w_user, w_item, np.float32(BRANCH_RATE * lr), BRANCH_EVERY,
-            self._item_weight, self._user_weight, self._settings.ledger_every,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(lr),
+            np.float32(self._settings.reg),
+            w_user,
+            w_item,
+            np.float32(BRANCH_RATE * lr),
+            BRANCH_EVERY,
+            self._item_weight,
+            self._user_weight,
+            self._settings.ledger_every,
+        )
         return found
 
     def after_steps(self, users: FloatArray, items: FloatArray, triples: float, lr: float) -> None:
@@ -232,21 +332,46 @@ class MACRObjective(Objective):
         self._copies[:] = self._branches
 
     def pull(
-        self, part: int, users: FloatArray, items: FloatArray, triples: Triples, order: IntArray,
-        at_users: FloatArray, at_items: FloatArray,
-    ) -> Found:  # fmt: skip
+        self,
+        part: int,
+        users: FloatArray,
+        items: FloatArray,
+        triples: Triples,
+        order: IntArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+    ) -> Found:
         (w_user, w_item), (at_w_user, at_w_item) = self._branches, self._gradient[part]
         found: Found = macr.pull_triples(
-            users, items, triples.users, triples.items, triples.negatives, order,
-            np.float32(self._settings.reg), w_user, w_item, self._item_weight, self._user_weight,
-            self._settings.ledger_every, at_users, at_items, at_w_user, at_w_item,
-        )  # fmt: skip
+            users,
+            items,
+            triples.users,
+            triples.items,
+            triples.negatives,
+            order,
+            np.float32(self._settings.reg),
+            w_user,
+            w_item,
+            self._item_weight,
+            self._user_weight,
+            self._settings.ledger_every,
+            at_users,
+            at_items,
+            at_w_user,
+            at_w_item,
+        )
         return found
 
     def after_pulls(
-        self, users: FloatArray, items: FloatArray, at_users: FloatArray, at_items: FloatArray,
-        triples: float, lr: float, step: int,
-    ) -> None:  # fmt: skip
+        self,
+        users: FloatArray,
+        items: FloatArray,
+        at_users: FloatArray,
+        at_items: FloatArray,
+        triples: float,
+        lr: float,
+        step: int,
+    ) -> None:
         gradient = self._gradient.sum(axis=0)
         graph.adam(self._branches, gradient, self._mean, self._square, lr, step)
         self._gradient[:] = 0
@@ -255,6 +380,4 @@ class MACRObjective(Objective):
         return with_branch(self._embeddings(users, items), self._branches[1])
 
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    "cause": CausEObjective, "dice": DICEObjective, "macr": MACRObjective,
-}  # fmt: skip
+OBJECTIVES: dict[str, type[Objective]] = {"cause": CausEObjective, "dice": DICEObjective, "macr": MACRObjective}

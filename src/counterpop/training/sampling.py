@@ -89,11 +89,29 @@ class TripleSampler:
         def draw(part: int) -> None:
             space = self._space[part]
             draw_triples(
-                self._cuts[part], self._cuts[part + 1], self._train.user_starts, self._train.item_ix,
-                self._window, self._draws, self._negatives, self._accept, self._alias,
-                block_of, members, starts, above, below, max(1.0, pool / threads), self._treated,
-                states[part], space.users, space.items, space.negatives, space.order, space.block_starts,
-            )  # fmt: skip
+                self._cuts[part],
+                self._cuts[part + 1],
+                self._train.user_starts,
+                self._train.item_ix,
+                self._window,
+                self._draws,
+                self._negatives,
+                self._accept,
+                self._alias,
+                block_of,
+                members,
+                starts,
+                above,
+                below,
+                max(1.0, pool / threads),
+                self._treated,
+                states[part],
+                space.users,
+                space.items,
+                space.negatives,
+                space.order,
+                space.block_starts,
+            )
 
         in_parallel(draw, threads)
         return self._space

@@ -113,13 +113,16 @@ class Settings:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         for name, options in (
-            ("backbone", Backbone), ("method", Method), ("loss", Loss), ("sampling", Sampling),
-            ("schedule", Schedule), ("device", Device), ("engine", Engine),
-        ):  # fmt: skip
+            ("backbone", Backbone),
+            ("method", Method),
+            ("loss", Loss),
+            ("sampling", Sampling),
+            ("schedule", Schedule),
+            ("device", Device),
+            ("engine", Engine),
+        ):
             if getattr(self, name) not in get_args(options):
-                raise InputError(
-                    f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}"
-                )
+                raise InputError(f"{name} must be one of {', '.join(get_args(options))}, got {getattr(self, name)!r}")
         counts = "dim", "epochs", "batch", "negatives", "ledger_every", "check_every", "patience"
         whole = dict.fromkeys(counts, 1) | {"seed": 0, "layers": 0}
         whole |= {"threads": 1} if self.threads is not None else {}
@@ -143,9 +146,7 @@ class Settings:
         if self.loss != ONLY_LOSS.get(self.method, self.loss):
             raise InputError(f"the loss of {self.method} is {ONLY_LOSS[self.method]}, got {self.loss}")
         if self.method not in SCORES_ALONE and (self.normalised or self.ledger):
-            raise InputError(
-                f"{self.method} has neither normalised users nor a ledger; {', '.join(SCORES_ALONE)} may"
-            )
+            raise InputError(f"{self.method} has neither normalised users nor a ledger; {', '.join(SCORES_ALONE)} may")
         if self.method not in SCORES_ALONE and self.backbone == "encoder":
             raise InputError(
                 f"{self.method} is for mf and lightgcn; your own encoder may have {', '.join(SCORES_ALONE)}"

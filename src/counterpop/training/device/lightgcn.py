@@ -71,8 +71,7 @@ def adjacency(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor
     n = len(graph.scale)
     values = np.repeat(graph.scale, np.diff(graph.starts)) * graph.scale[graph.neighbours]
     starts, columns, edges = (
-        torch.from_numpy(array.astype(np.int64)).to(device)
-        for array in (graph.starts, graph.neighbours, graph.edges)
+        torch.from_numpy(array.astype(np.int64)).to(device) for array in (graph.starts, graph.neighbours, graph.edges)
     )
     return _csr(starts, columns, torch.from_numpy(values).to(device), n), edges
 

@@ -122,9 +122,7 @@ class DICELoss(MethodLoss):
     def step_epoch(self, users: Tensor, items: Tensor, triples: Tensor, lr: float) -> Tensor:
         from counterpop.training.device.fused import dice
 
-        return dice.step_epoch(
-            users, items, triples, lr, self._settings, self._counts, self._weight, self._options
-        )
+        return dice.step_epoch(users, items, triples, lr, self._settings, self._counts, self._weight, self._options)
 
 
 class MACRLoss(MethodLoss):

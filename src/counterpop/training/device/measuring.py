@@ -80,18 +80,18 @@ def search_on_device(
             there = best.values > -torch.inf
             hits = (wanted.gather(1, best.indices) & there).double()
             listed = there.sum(1).clamp(min=1)
-            sums[n] += torch.stack([
-                (hits.sum(1) / number).sum(),
-                hits.any(1).double().sum(),
-                ((hits * gain).sum(1) / ideal[number.clamp(max=k).long()]).sum(),
-                ((counts[best.indices] * there).sum(1) / listed).sum(),
-                ((tail[best.indices] * there).sum(1) / listed).sum(),
-            ])  # fmt: skip
+            sums[n] += torch.stack(
+                [
+                    (hits.sum(1) / number).sum(),
+                    hits.any(1).double().sum(),
+                    ((hits * gain).sum(1) / ideal[number.clamp(max=k).long()]).sum(),
+                    ((counts[best.indices] * there).sum(1) / listed).sum(),
+                    ((tail[best.indices] * there).sum(1) / listed).sum(),
+                ]
+            )
             shown[n] += torch.bincount(best.indices[there], minlength=n_items)
     means, exposed = (sums / len(users)).cpu().numpy(), shown.cpu().numpy()
-    columns = dict(
-        zip(("recall", "hit_rate", "ndcg", "average_popularity", "tail_share"), means.T, strict=True)
-    )
+    columns = dict(zip(("recall", "hit_rate", "ndcg", "average_popularity", "tail_share"), means.T, strict=True))
     columns["coverage"] = (exposed > 0).mean(axis=1)
     columns["gini"] = np.array([gini(row) for row in exposed])
     shape = len(item_strengths), len(user_strengths)

@@ -54,13 +54,9 @@ def begin(
 class _Trainee(ABC):
     """What both kinds share: the sampler, the ledger, the way back to the host."""
 
-    def __init__(
-        self, train: Interactions, settings: Settings, dim: int, treated: BoolArray | None = None
-    ) -> None:
+    def __init__(self, train: Interactions, settings: Settings, dim: int, treated: BoolArray | None = None) -> None:
         self._train, self._settings, self._device = train, settings, find_device(settings)
-        self._method = (
-            LOSSES[settings.method](train, settings).to(self._device) if settings.method in LOSSES else None
-        )
+        self._method = LOSSES[settings.method](train, settings).to(self._device) if settings.method in LOSSES else None
         self._weights = None
         if isinstance(settings.options, IPS):
             self._weights = torch.from_numpy(settings.options.weights(train.item_counts)).to(self._device)
@@ -111,9 +107,7 @@ class _Trainee(ABC):
             self._ledger.record(triples, found, A, B)
         return found
 
-    def look(
-        self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths
-    ) -> Grid:
+    def look(self, known: Development, users: IntArray, item_strengths: Strengths, user_strengths: Strengths) -> Grid:
         """Every metric on validation at every pair of strengths, measured on the device."""
         if self._method:  # its vectors may be others than those it trains
             model = self.model()
@@ -124,9 +118,15 @@ class _Trainee(ABC):
             P, Q = (table.detach().float() for table in self.vectors())
             directions = list(directions_of(P, Q, self._ledger, known.train))
         return search_on_device(
-            P, Q, (directions[0], directions[1]), known.train, known.valid,
-            item_strengths=item_strengths, user_strengths=user_strengths, users=users,
-        )  # fmt: skip
+            P,
+            Q,
+            (directions[0], directions[1]),
+            known.train,
+            known.valid,
+            item_strengths=item_strengths,
+            user_strengths=user_strengths,
+            users=users,
+        )
 
 
 class DeviceTables(_Trainee):
@@ -205,31 +205,28 @@ class DeviceEncoder(_Trainee):
     """
 
     def __init__(
-        self, module: torch.nn.Module, train: Interactions, settings: Settings, replay: bool = False,
+        self,
+        module: torch.nn.Module,
+        train: Interactions,
+        settings: Settings,
+        replay: bool = False,
         treated: BoolArray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._module = module.to(find_device(settings))
         dim = settings.dim if treated is not None else check_output(self.vectors(), train)
         super().__init__(train, settings, dim, treated)
         if not any(part.requires_grad for part in self._module()):
-            raise InputError(
-                "an encoder is trained by its parameters, but nothing that it returned can be trained"
-            )
+            raise InputError("an encoder is trained by its parameters, but nothing that it returned can be trained")
         cuda = self._device.type == "cuda"
         self._lr = torch.tensor(settings.lr, device=self._device)
         own = self._method.parameters() if self._method else ()
         self._optimiser = torch.optim.Adam(
-            [*self._module.parameters(), *own],
-            lr=self._lr if cuda else settings.lr,
-            fused=cuda,
-            capturable=cuda,
+            [*self._module.parameters(), *own], lr=self._lr if cuda else settings.lr, fused=cuda, capturable=cuda
         )
         self._loss = torch.zeros((), device=self._device)
         # every batch has the same size; the few triples over are another epoch's
         self._steps = settings.steps(self._sampler.triples)
-        self._batch = torch.zeros(
-            3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device
-        )
+        self._batch = torch.zeros(3, self._sampler.triples // self._steps, dtype=torch.int64, device=self._device)
         self._replays = replay and cuda
         self._recorded: torch.cuda.CUDAGraph | None = None
 
@@ -273,9 +270,7 @@ class DeviceEncoder(_Trainee):
         torch.autograd.backward([found for found, _ in pairs], [gradient for _, gradient in pairs])
         self._optimiser.step()
 
-    def add_gradient(
-        self, users: Tensor, items: Tensor, triples: Tensor, at_users: Tensor, at_items: Tensor
-    ) -> Tensor:
+    def add_gradient(self, users: Tensor, items: Tensor, triples: Tensor, at_users: Tensor, at_items: Tensor) -> Tensor:
         """Adds the loss's gradient at these vectors to the last two and records it.
 
         Returns the mean loss; on a GPU that of one triple in `ledger_every`.

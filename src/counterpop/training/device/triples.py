@@ -54,9 +54,7 @@ def pulls(P: Tensor, A: Tensor, B: Tensor, settings: Settings, weights: Tensor |
     if settings.normalises:  # what lies along p only changes the length, which the scores do not see
         drawn = scale * (drawn - (g_i * s_i - g_j * s_j)[:, None] * p)
     reg = settings.reg
-    return Pulls(
-        reg * P - drawn, reg * A - g_i[:, None] * p, reg * B + g_j[:, None] * p, loss, p, g_i, g_j
-    )  # fmt: skip
+    return Pulls(reg * P - drawn, reg * A - g_i[:, None] * p, reg * B + g_j[:, None] * p, loss, p, g_i, g_j)
 
 
 class DeviceLedger:

@@ -11,21 +11,41 @@ from counterpop.training.device.fused.scores import losses_of, slopes
 from counterpop.training.settings import Settings
 
 
-def step_epoch(
-    users: Tensor, items: Tensor, triples: Tensor, lr: float, settings: Settings, penalty: float
-) -> Tensor:
+def step_epoch(users: Tensor, items: Tensor, triples: Tensor, lr: float, settings: Settings, penalty: float) -> Tensor:
     """Steps along all triples, items (2I, D); returns the mean recorded loss."""
     return launch(
-        _step, users, items, triples, lr, settings, len(items) // 2, float(penalty),
-        width=users.shape[1], BCE=settings.loss == "bce",
-    )  # fmt: skip
+        _step,
+        users,
+        items,
+        triples,
+        lr,
+        settings,
+        len(items) // 2,
+        float(penalty),
+        width=users.shape[1],
+        BCE=settings.loss == "bce",
+    )
 
 
 @triton.jit
 def _step(
-    P, Q, users, items, negatives, n, lr, reg, every, loss, n_items, penalty,
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, BCE: tl.constexpr,
-):  # fmt: skip
+    P,
+    Q,
+    users,
+    items,
+    negatives,
+    n,
+    lr,
+    reg,
+    every,
+    loss,
+    n_items,
+    penalty,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BCE: tl.constexpr,
+):
     d = tl.arange(0, WIDTH)[None, :]
     keep = -lr * reg
     near = 2 * lr * penalty

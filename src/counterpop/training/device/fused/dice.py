@@ -7,15 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpop.training.device.fused.rows import (
-    add_losses,
-    add_row,
-    any_taken,
-    launch,
-    parts_of,
-    row_of,
-    softplus,
-)
+from counterpop.training.device.fused.rows import add_losses, add_row, any_taken, launch, parts_of, row_of, softplus
 from counterpop.training.device.losses import DCOR_ROWS, distance_correlation
 from counterpop.training.methods import DICE
 from counterpop.training.settings import Settings
@@ -43,10 +35,21 @@ def step_epoch(
     for part in parts_of(triples, CORRELATIONS) if dcor else [triples]:
         apart = _correlation_slopes(users, items, part) if dcor else []
         loss = launch(
-            _step, users, items, part, lr, settings, counts, weight, options.penalty / half,
-            of=triples.shape[1], width=half, rows=8,
-            L1=options.discrepancy == "l1", L2=options.discrepancy == "l2",
-        )  # fmt: skip
+            _step,
+            users,
+            items,
+            part,
+            lr,
+            settings,
+            counts,
+            weight,
+            options.penalty / half,
+            of=triples.shape[1],
+            width=half,
+            rows=8,
+            L1=options.discrepancy == "l1",
+            L2=options.discrepancy == "l2",
+        )
         losses.append(loss)
         for table, rows, slope in apart:
             table.index_add_(0, rows, slope, alpha=-lr * options.penalty * part.shape[1])
@@ -76,9 +79,25 @@ def _away(difference, push, L1: tl.constexpr, L2: tl.constexpr):
 
 @triton.jit
 def _step(
-    P, Q, users, items, negatives, n, lr, reg, every, loss, counts, weight_now, push,
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, L1: tl.constexpr, L2: tl.constexpr,
-):  # fmt: skip
+    P,
+    Q,
+    users,
+    items,
+    negatives,
+    n,
+    lr,
+    reg,
+    every,
+    loss,
+    counts,
+    weight_now,
+    push,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    L1: tl.constexpr,
+    L2: tl.constexpr,
+):
     HALF: tl.constexpr = D // 2
     d = tl.arange(0, WIDTH)[None, :]
     keep = -lr * reg

@@ -11,15 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpop.training.device.fused.rows import (
-    add_losses,
-    add_row,
-    any_taken,
-    launch,
-    parts_of,
-    row_of,
-    softplus,
-)
+from counterpop.training.device.fused.rows import add_losses, add_row, any_taken, launch, parts_of, row_of, softplus
 from counterpop.training.device.losses import OWN_RATE
 from counterpop.training.methods import MACR
 from counterpop.training.settings import Settings
@@ -29,13 +21,7 @@ MOST_RATE = 1 / 2  # of the learning rate, for a copy
 
 
 def step_epoch(
-    users: Tensor,
-    items: Tensor,
-    triples: Tensor,
-    lr: float,
-    settings: Settings,
-    branches: Tensor,
-    options: MACR,
+    users: Tensor, items: Tensor, triples: Tensor, lr: float, settings: Settings, branches: Tensor, options: MACR
 ) -> Tensor:
     """Steps along all triples, also of branches (2, D); returns the mean recorded loss.
 
@@ -46,21 +32,49 @@ def step_epoch(
     for part in parts_of(triples, MEETINGS):
         before = branches.clone()
         loss = launch(
-            _step, users, items, part, lr, settings, before, branches.zero_(), OWN_RATE, MOST_RATE,
-            float(options.item_weight), float(options.user_weight),
-            of=triples.shape[1], width=users.shape[1], rows=1, warps=1,  # which no other warp waits for
-        )  # fmt: skip
+            _step,
+            users,
+            items,
+            part,
+            lr,
+            settings,
+            before,
+            branches.zero_(),
+            OWN_RATE,
+            MOST_RATE,
+            float(options.item_weight),
+            float(options.user_weight),
+            of=triples.shape[1],
+            width=users.shape[1],
+            rows=1,
+            warps=1,  # which no other warp waits for
+        )
         losses.append(loss)
     return torch.stack(losses).mean()
 
 
 @triton.jit
 def _step(
-    P, Q, users, items, negatives, n, lr, reg, every, loss,
-    before, after,  # (2, D), (2, D): the mean of the copies is added to the second
-    own_rate, most_rate, item_weight, user_weight,
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    P,
+    Q,
+    users,
+    items,
+    negatives,
+    n,
+    lr,
+    reg,
+    every,
+    loss,
+    before,
+    after,  # (2, D), (2, D): the mean of the copies is added to the second
+    own_rate,
+    most_rate,
+    item_weight,
+    user_weight,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     column = tl.arange(0, WIDTH)
     d = column[None, :]
     programs = tl.num_programs(0)

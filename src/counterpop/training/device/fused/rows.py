@@ -50,9 +50,21 @@ def launch(
     whole = of or n
     programs = -(-n // rows) if all_at_once else max(1, whole // settings.steps(whole) // rows)
     kernel[(programs,)](
-        users, items, *triples.int(), n, float(lr), float(settings.reg), every, loss, *own,
-        D=users.shape[1], WIDTH=triton.next_power_of_2(width), ROWS=rows, num_warps=warps, **constants,
-    )  # fmt: skip
+        users,
+        items,
+        *triples.int(),
+        n,
+        float(lr),
+        float(settings.reg),
+        every,
+        loss,
+        *own,
+        D=users.shape[1],
+        WIDTH=triton.next_power_of_2(width),
+        ROWS=rows,
+        num_warps=warps,
+        **constants,
+    )
     return loss[0] / -(-n // every)
 
 

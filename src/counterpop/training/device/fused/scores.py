@@ -28,12 +28,24 @@ def step(
     """
     to_users, to_items = into or (users, items)
     return launch(
-        _step, users, items, triples, lr, settings, to_users, to_items,
+        _step,
+        users,
+        items,
+        triples,
+        lr,
+        settings,
+        to_users,
+        to_items,
         users if weights is None else weights,
-        ledger.items if ledger else users, ledger.users if ledger else users,
-        width=users.shape[1], all_at_once=into is not None, BCE=settings.loss == "bce",
-        NORMALISED=settings.normalises, WEIGHTED=weights is not None, LEDGER=ledger is not None,
-    )  # fmt: skip
+        ledger.items if ledger else users,
+        ledger.users if ledger else users,
+        width=users.shape[1],
+        all_at_once=into is not None,
+        BCE=settings.loss == "bce",
+        NORMALISED=settings.normalises,
+        WEIGHTED=weights is not None,
+        LEDGER=ledger is not None,
+    )
 
 
 @triton.jit
@@ -55,12 +67,29 @@ def losses_of(s_i, s_j, weight, BCE: tl.constexpr):
 
 @triton.jit
 def _step(
-    P, Q, users, items, negatives, n, lr, reg, every, loss,
-    to_users, to_items,  # (U, D), (I, D) what the steps are added to: P and Q themselves in training MF
-    weights, item_ledger, user_ledger,  # (I,), (I, 4, D), (U, 4, D); not looked at where there are none
-    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, BCE: tl.constexpr,
-    NORMALISED: tl.constexpr, WEIGHTED: tl.constexpr, LEDGER: tl.constexpr,
-):  # fmt: skip
+    P,
+    Q,
+    users,
+    items,
+    negatives,
+    n,
+    lr,
+    reg,
+    every,
+    loss,
+    to_users,
+    to_items,  # (U, D), (I, D) what the steps are added to: P and Q themselves in training MF
+    weights,
+    item_ledger,
+    user_ledger,  # (I,), (I, 4, D), (U, 4, D); not looked at where there are none
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BCE: tl.constexpr,
+    NORMALISED: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    LEDGER: tl.constexpr,
+):
     d = tl.arange(0, WIDTH)[None, :]
     for first in range(tl.program_id(0) * ROWS, n, tl.num_programs(0) * ROWS):
         m = first + tl.arange(0, ROWS)
