@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from counterpop.embeddings import Embeddings
     from counterpop.errors import CounterpopError, CounterpopWarning, InputError
     from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
-    from counterpop.interactions import Interactions, head
+    from counterpop.interactions import Interactions, head, join
     from counterpop.ledger import Ledger, gradient_picture
     from counterpop.metrics.popularity import mean_by_rank
     from counterpop.ranking import rank
@@ -80,7 +80,7 @@ _HOMES = {
     "embeddings": ("Embeddings",),
     "errors": ("CounterpopError", "CounterpopWarning", "InputError"),
     "evaluation": ("Evaluation", "Measures", "compare", "evaluate", "measure"),
-    "interactions": ("Interactions", "head"),
+    "interactions": ("Interactions", "head", "join"),
     "ledger": ("Ledger", "gradient_picture"),
     "metrics.popularity": ("mean_by_rank",),
     "ranking": ("rank",),

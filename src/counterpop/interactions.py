@@ -96,20 +96,36 @@ class Interactions:
         return positions(self.item_ids, ids, "item")
 
 
-def union(first: Interactions, second: Interactions) -> Interactions:
-    """The rows of two disjoint parts of one log, as one log again (their split column is left behind)."""
-    key = np.concatenate([pair_keys(first), pair_keys(second)])
-    order = np.argsort(key, kind="stable")
-    time = None
-    if first.time is not None and second.time is not None:
-        time = np.concatenate([first.time, second.time])[order]
-    return Interactions(
-        np.concatenate([first.user_ix, second.user_ix])[order],
-        np.concatenate([first.item_ix, second.item_ix])[order],
-        first.user_ids,
-        first.item_ids,
-        time,
-    )
+def join(*parts: Interactions) -> Interactions:
+    """The rows of disjoint parts of one log as one log, sorted by user and item; times are kept if all parts have them.
+
+    The split column is dropped.
+    """
+    order = np.argsort(np.concatenate([pair_keys(part) for part in parts]), kind="stable")
+    users, items = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("user_ix", "item_ix"))
+    times = [part.time for part in parts if part.time is not None]
+    time = np.concatenate(times)[order] if len(times) == len(parts) else None
+    return Interactions(users, items, parts[0].user_ids, parts[0].item_ids, time)
+
+
+def places_in_groups(sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """(N,) the place of every row within its group, where groups of these sizes follow one another.
+
+    >>> places_in_groups(np.array([2, 0, 3]))
+    array([0, 1, 0, 1, 2])
+    """
+    return np.asarray(np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes))
+
+
+def ranks_of(order: NDArray[np.integer]) -> NDArray[np.int64]:
+    """(N,) where each position stands in an order of all positions: the inverse permutation.
+
+    >>> ranks_of(np.array([2, 0, 1]))
+    array([1, 2, 0])
+    """
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
 
 
 def places(ids: Ids, known: Ids, what: str) -> tuple[NDArray[np.intp], BoolArray]:

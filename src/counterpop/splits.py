@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import BoolArray, Interactions, gini, pair_keys, union
+from counterpop.interactions import BoolArray, Interactions, gini, join, pair_keys
 
 Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
 
@@ -42,8 +42,7 @@ class Development:
 
     def refit_train(self) -> Interactions:
         """Train, validation and the ordinary part together: what a refit trains on."""
-        both = union(self.train, self.valid)
-        return both if self.ordinary is None else union(both, self.ordinary)
+        return join(*(part for part in (self.train, self.valid, self.ordinary) if part is not None))
 
     def refit_intervened(self) -> BoolArray | None:
         """Per row of `refit_train`: drawn by intervention, as validation is wherever a part of train is."""

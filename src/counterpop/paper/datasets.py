@@ -115,11 +115,4 @@ def observed(split: cp.Split) -> cp.Interactions:
 
 def whole(split: cp.Split) -> cp.Interactions:
     """All pairs of a split as one log again."""
-    return joined(split.development.refit_train(), split.test)
-
-
-def joined(*parts: cp.Interactions) -> cp.Interactions:
-    """The rows of disjoint parts of one log together."""
-    users, items = (np.concatenate([getattr(p, f"{side}_ix") for p in parts]) for side in ("user", "item"))
-    order = np.lexsort((items, users))
-    return cp.Interactions(users[order], items[order], parts[0].user_ids, parts[0].item_ids)
+    return cp.join(split.development.refit_train(), split.test)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import counterpop as cp
-from counterpop.paper.datasets import checksum, find_datasets, joined, load_dataset, thin, whole
+from counterpop.paper.datasets import checksum, find_datasets, load_dataset, thin, whole
 from counterpop.paper.plan import ORDINARY, PROPORTIONS, QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
 from counterpop.paper.published import METRICS
 
@@ -417,7 +417,7 @@ def mix(intervened: cp.Interactions, observed: cp.Interactions, share: float, se
     size = min(len(intervened), len(observed))
     first = round(share * size)
     draw = np.random.default_rng([seed, MIX_STREAM])
-    return joined(
+    return cp.join(
         *(
             part.rows(np.sort(draw.permutation(len(part))[:number]))
             for part, number in ((intervened, first), (observed, size - first))
