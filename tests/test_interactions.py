@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpop.errors import InputError, UnknownIdError
-from counterpop.interactions import Interactions, head, pair_keys, positions, restrict, union
+from counterpop.interactions import Interactions, head, join, pair_keys, positions, restrict
 
 LOG = Interactions(
     user_ix=np.array([0, 0, 1, 3, 3], dtype=np.int32),
@@ -46,7 +46,7 @@ def test_rows_keep_their_columns_and_all_ids(keep: Any) -> None:
 @given(st.lists(st.booleans(), min_size=5, max_size=5))
 def test_union_of_two_parts_is_the_log(mask: list[bool]) -> None:
     keep = np.array(mask)
-    both = union(LOG.rows(keep), LOG.rows(~keep))
+    both = join(LOG.rows(keep), LOG.rows(~keep))
     assert both.user_ix.tolist() == LOG.user_ix.tolist() and both.item_ix.tolist() == LOG.item_ix.tolist()
     assert both.time is not None and both.time.tolist() == [5.0, 4.0, 3.0, 2.0, 1.0]
     assert both.part is None
