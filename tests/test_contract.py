@@ -73,8 +73,7 @@ def the_world() -> tuple[World, Split]:
 def made(name: str) -> tuple[Run, Adjustment]:
     run = METHODS[name](the_world()[1], 0)
     best = tune(run, the_world()[1])
-    # tuning plain vectors is the gradient method's adjustment: a method of its own
-    return run, best.with_strengths(0.0, 0.0) if "plain" in name or "negatives" in name else best
+    return run, best
 
 
 def true_taste(adjustment: Adjustment) -> float:

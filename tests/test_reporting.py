@@ -31,7 +31,7 @@ from counterpop.reporting import (
 )
 from counterpop.reporting.findings import contrasts, direction, explanation, headline, own_contrasts, verdict
 from counterpop.reporting.tables import LABELS, format_figure
-from counterpop.runs import Model, Run
+from counterpop.runs import BOTH_SIDES, Model, Run
 from counterpop.splits import split_uniform
 from counterpop.tuning import tune
 from counterpop.worlds import make_world
@@ -81,7 +81,7 @@ def make_report(name: str, seed: int) -> RunReport:
     ledger = Ledger(
         np.abs(generator.normal(size=(120, 4, 7))).astype(np.float32), np.ones((150, 4, 7), np.float32), 1, 10
     )
-    run = Run(Model(Embeddings(users, items, train.user_ids, train.item_ids)))
+    run = Run(Model(Embeddings(users, items, train.user_ids, train.item_ids), dials=BOTH_SIDES))
     adjustment = tune(run, split)
     history = [{"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)]
     evaluation = evaluate(adjustment, split, resamples=100)

@@ -16,7 +16,7 @@ from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, measure, measure_model
 from counterpop.interactions import Interactions
 from counterpop.ranking import rank, tie_order
-from counterpop.runs import Model, Run
+from counterpop.runs import BOTH_SIDES, Model, Run
 from counterpop.splits import Split
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune
 from counterpop.worlds import World
@@ -269,7 +269,7 @@ def run(world: World, split: Split) -> Run:
     users = np.hstack([world.user_taste, np.ones((split.train.n_users, 1))])
     items = np.hstack([world.item_taste, 4 * popularity])
     ids = split.train.user_ids, split.train.item_ids
-    return Run(Model(Embeddings(users.astype(np.float32), items.astype(np.float32), *ids)))
+    return Run(Model(Embeddings(users.astype(np.float32), items.astype(np.float32), *ids), dials=BOTH_SIDES))
 
 
 def same_adjustment(first: Adjustment, second: Adjustment) -> bool:
@@ -323,7 +323,7 @@ def test_directions_can_be_named(run: Run, split: Split) -> None:
 def test_after_a_refit_the_strengths_are_the_first_model_s_and_the_directions_the_second_s(
     run: Run, split: Split
 ) -> None:
-    again = Model(vectors_for(split.train, dim=7, seed=9))
+    again = Model(vectors_for(split.train, dim=7, seed=9), dials=BOTH_SIDES)
     first, second = tune(run, split), tune(dataclasses.replace(run, refit=again), split)
     assert (second.item_strength, second.user_strength) == (first.item_strength, first.user_strength)
     assert second.embeddings is again.embeddings and second.refit

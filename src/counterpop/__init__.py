@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from counterpop.metrics.popularity import mean_by_rank
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_names, read_recommendations
-    from counterpop.runs import Model, Run
+    from counterpop.runs import Dials, Model, Run
     from counterpop.splits import (
         Development,
         Split,
@@ -85,7 +85,7 @@ _HOMES = {
     "metrics.popularity": ("mean_by_rank",),
     "ranking": ("rank",),
     "readers": ("read_interactions", "read_names", "read_recommendations"),
-    "runs": ("Model", "Run"),
+    "runs": ("Dials", "Model", "Run"),
     "splits": (
         "Development",
         "Split",

@@ -34,7 +34,7 @@ from counterpop.embeddings import Embeddings
 from counterpop.errors import ArtifactError, InputError
 from counterpop.interactions import Ids, Interactions
 from counterpop.ledger import Ledger
-from counterpop.runs import Model, Run
+from counterpop.runs import Dials, Model, Run
 from counterpop.splits import Development, Split, SplitManifest
 from counterpop.tuning import Grid
 
@@ -371,19 +371,28 @@ def _write_model(model: Model, path: Path) -> None:
         tensors |= {"ledger_items": model.ledger.items, "ledger_users": model.ledger.users}
         counts = np.array([model.ledger.every, model.ledger.triples, model.ledger.scale])
         tensors |= {"ledger_counts": counts}
-    if model.dial is not None:
-        tensors |= {"dial": model.dial}
+    if model.dials:
+        tensors |= {
+            "dial_items": np.array(model.dials.item_strengths),
+            "dial_users": np.array(model.dials.user_strengths),
+        }
+        if model.dials.user_direction is not None:
+            tensors |= {"dial": model.dials.user_direction}
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
 
 
 def _read_model(path: Path, users: Ids, items: Ids) -> Model:
     tensors = _read_tensors(path)
     vectors = Embeddings(tensors["user_vectors"], tensors["item_vectors"], users, items)
+    dials = None
+    if "dial_items" in tensors:
+        of_items, of_users = (tuple(tensors[name].tolist()) for name in ("dial_items", "dial_users"))
+        dials = Dials(of_items, of_users, tensors.get("dial"))
     if "ledger_items" not in tensors:
-        return Model(vectors, dial=tensors.get("dial"))
+        return Model(vectors, dials=dials)
     every, triples, scale = tensors["ledger_counts"].tolist()
     ledger = Ledger(tensors["ledger_items"], tensors["ledger_users"], int(every), int(triples), scale)
-    return Model(vectors, ledger)
+    return Model(vectors, ledger, dials)
 
 
 def _write_directions(adjustment: Adjustment, folder: Path) -> None:

@@ -24,9 +24,9 @@ from counterpop.evaluation import measure
 from counterpop.interactions import IntArray, Interactions
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.ranking import rank, tie_order
-from counterpop.runs import Model, Run
+from counterpop.runs import FIXED, STRENGTHS, Model, Run
 from counterpop.splits import Development, Split
-from counterpop.tuning import ALONE, LOWER_IS_BETTER, STRENGTHS, Target, search_strengths
+from counterpop.tuning import LOWER_IS_BETTER, Target, search_strengths
 
 Correction = Literal["pc", "tten", "head-minus-tail"]
 # the strengths that are tried: every combination, the weakest first
@@ -131,8 +131,8 @@ def _measure(vectors: Embeddings, known: Development, target: Target, k: int) ->
         known.train,
         known.valid,
         k=k,
-        item_strengths=ALONE,
-        user_strengths=ALONE,
+        item_strengths=FIXED,
+        user_strengths=FIXED,
         exposure=target in ("coverage", "gini"),
     )
     if target not in grid.values:

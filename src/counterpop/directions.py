@@ -42,7 +42,7 @@ def find_directions(
     """
     check_same_ids(model.embeddings, train)
     ledger = model.ledger
-    own = model.dial if user is None else None
+    own = model.dials.user_direction if model.dials and user is None else None
     item = item or ("ledger" if ledger else "head-mean")
     user = user or ("ledger" if ledger else "mean")
     if item not in get_args(ItemDirection) or user not in get_args(UserDirection):

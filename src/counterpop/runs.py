@@ -8,15 +8,33 @@ from typing import Any
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.ledger import Ledger
 
+Strengths = tuple[float, ...]
+
+STRENGTHS: Strengths = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for each side
+FIXED: Strengths = (0.0,)  # of a side that is left as it is
+
+
+@dataclass(frozen=True, eq=False)
+class Dials:
+    """What `tune` may turn on a trained model without training it again: a grid of strengths for each side."""
+
+    item_strengths: Strengths = FIXED
+    user_strengths: Strengths = FIXED
+    user_direction: FloatArray | None = None
+    """(D,) the unit vector that the user strength works along, if the method has its own (MACR's c)."""
+
+
+BOTH_SIDES = Dials(STRENGTHS, STRENGTHS)  # the paper's: both directions, each with its whole grid
+
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Vectors and, where training kept one, the ledger."""
+    """Vectors, the ledger if training kept one, and the dials if there is anything to tune."""
 
     embeddings: Embeddings
     ledger: Ledger | None = None
-    dial: FloatArray | None = None
-    """(D,) the unit vector along which the method's own user strength works, where it has one (MACR's c)."""
+    dials: Dials | None = None
+    """None means none: `tune` leaves such a model as it is."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,22 +20,12 @@ from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.ranking import score_blocks, tie_order
-from counterpop.runs import Run
+from counterpop.runs import FIXED, STRENGTHS, Run
 from counterpop.splits import Development, Split
 
 Target = Literal["recall", "hit_rate", "ndcg", "average_popularity", "tail_share", "coverage", "gini"]
-Strengths = tuple[float, ...]
 
 LOWER_IS_BETTER = ("average_popularity", "gini")
-STRENGTHS = tuple(round(0.2 * n, 1) for n in range(11))  # the paper's grid for each side
-ALONE = (0.0,)  # of a side that a method leaves as it is
-# Methods other than the gradient's have no strengths, or those of their own: (item, user).
-STRENGTHS_OF = {
-    "ips": (ALONE, ALONE),
-    "cause": (ALONE, ALONE),
-    "dice": (ALONE, ALONE),
-    "macr": (ALONE, tuple(round(0.1 * n, 1) for n in range(26))),
-}
 CELL_ITEMS = 32  # items in a cell of the kernel, about
 MOST_CELLS = 256
 EXPOSURE_BYTES = 1 << 30  # of the counts of all threads together
@@ -289,16 +279,14 @@ def tune(
     """The adjustment whose strengths are best on the validation part; the test part is out of reach.
 
     Strengths are chosen on the model trained without the validation part. Where the run was refit on train +
-    validation, the adjustment is that of the second model at the strengths of the first. IPS, CausE and DICE
-    have no strengths, so theirs are 0, nor have runs from `corrections.correct`, whose are already chosen;
-    MACR's c is the user strength. A direction that is named here asks for
-    the gradient method's adjustment on top of any of them.
+    validation, the adjustment is that of the second model at the strengths of the first. The grid is that of the
+    model's own dials; a model without any (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a
+    direction asks for the paper's adjustment on top of any of them.
     """
     named = item_direction is not None or user_direction is not None
-    method = str(run.settings.get("method"))
-    items, users = STRENGTHS, STRENGTHS
-    if not named:
-        items, users = (ALONE, ALONE) if "+" in method else STRENGTHS_OF.get(method, (items, users))
+    dials = run.model.dials
+    items = STRENGTHS if named else dials.item_strengths if dials else FIXED
+    users = STRENGTHS if named else dials.user_strengths if dials else FIXED
     known = split.development if isinstance(split, Split) else split
     directions = find_directions(run.model, known.train, item_direction, user_direction)
     vectors = run.model.embeddings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterpop.embeddings import Embeddings, FloatArray
-from counterpop.runs import Model
+from counterpop.runs import Dials, Model
 from counterpop.training.settings import METHOD_STREAM, Settings
 
 SCALE_USERS = 512  # that the size of scores is measured on
@@ -39,4 +39,4 @@ def with_branch(vectors: Embeddings, w_item: FloatArray) -> Model:
     )
     dial = np.zeros(wide.dim, np.float32)
     dial[-2:] = np.sqrt(0.5)
-    return Model(wide, dial=dial)
+    return Model(wide, dials=Dials(user_strengths=tuple(round(0.1 * n, 1) for n in range(26)), user_direction=dial))

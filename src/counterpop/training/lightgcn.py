@@ -12,14 +12,14 @@ from counterpop.interactions import BoolArray, IntArray, Interactions, apart
 from counterpop.kernels.graph import adam, propagate
 from counterpop.kernels.memory import aligned
 from counterpop.kernels.threads import crew, stretches
-from counterpop.runs import Model
+from counterpop.runs import Model, Strengths
 from counterpop.splits import Development
 from counterpop.training.graph import graph_of
 from counterpop.training.mf import look_at
 from counterpop.training.objectives import OBJECTIVES, Objective
 from counterpop.training.sampling import Triples, sampler_of, thread_count
 from counterpop.training.settings import DROPOUT_STREAM, INITIAL_STREAM, Settings
-from counterpop.tuning import Grid, Strengths
+from counterpop.tuning import Grid
 
 Together = Callable[[Callable[[int], Any]], list[Any]]  # see `crew`
 

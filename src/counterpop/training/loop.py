@@ -6,18 +6,18 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import BoolArray, IntArray, Interactions
-from counterpop.runs import Model, Run
+from counterpop.runs import BOTH_SIDES, FIXED, Model, Run, Strengths
 from counterpop.splits import Development, Split
 from counterpop.training.methods import Options
 from counterpop.training.settings import Settings
-from counterpop.tuning import ALONE, Grid, Strengths, choose_strengths
+from counterpop.tuning import Grid, choose_strengths
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -29,7 +29,7 @@ CHECK_STRENGTHS = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
 # what a look tries on (items, users); 0 alone for the methods that are not here
 CHECK_STRENGTHS_OF = {
     "gradient": (CHECK_STRENGTHS, CHECK_STRENGTHS),
-    "macr": (ALONE, tuple(round(0.2 * n, 1) for n in range(11))),
+    "macr": (FIXED, tuple(round(0.2 * n, 1) for n in range(11))),
 }
 CHECK_STREAM = 402
 
@@ -121,6 +121,8 @@ def train(
             f"training ran out of memory on {chosen.device}; lower {dim}batch (now {chosen.batch}), or do "
             "without the ledger, which takes four times the memory of the vectors"
         ) from error
+    if chosen.method == "gradient":
+        model, again = replace(model, dials=BOTH_SIDES), again and replace(again, dials=BOTH_SIDES)
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
     return Run(model, again, asdict(chosen) | made, tuple(history))
 
@@ -208,7 +210,7 @@ class _Look:
             draw = np.random.default_rng([settings.seed, CHECK_STREAM])
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))
         self._known, self._users = known, users
-        self._strengths = CHECK_STRENGTHS_OF.get(settings.method, (ALONE, ALONE))
+        self._strengths = CHECK_STRENGTHS_OF.get(settings.method, (FIXED, FIXED))
 
     def at(self, trainee: Trainable) -> float:
         """Recall@20 of the model."""

@@ -10,12 +10,12 @@ from counterpop.directions import find_directions
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.kernels.memory import aligned
 from counterpop.kernels.threads import crew
-from counterpop.runs import Model
+from counterpop.runs import Model, Strengths
 from counterpop.splits import Development
 from counterpop.training.objectives import OBJECTIVES, Objective
 from counterpop.training.sampling import sampler_of, thread_count
 from counterpop.training.settings import INITIAL_STREAM, Settings
-from counterpop.tuning import Grid, Strengths, search_strengths
+from counterpop.tuning import Grid, search_strengths
 
 WINDOW = 1 << 15  # triples: few enough that their users' vectors stay in the cache, which is half the time
 

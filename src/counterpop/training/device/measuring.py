@@ -10,8 +10,9 @@ from counterpop.directions import unit
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head
 from counterpop.metrics.accuracy import discounts, ideal_dcg
+from counterpop.runs import STRENGTHS
 from counterpop.training.device.triples import DeviceLedger
-from counterpop.tuning import STRENGTHS, Grid
+from counterpop.tuning import Grid
 
 BLOCK_SCORES = 1 << 27  # scores at a time: half a gigabyte
 

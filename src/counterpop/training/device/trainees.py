@@ -15,7 +15,7 @@ from counterpop.directions import find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
 from counterpop.interactions import BoolArray, IntArray, Interactions
-from counterpop.runs import Model
+from counterpop.runs import Model, Strengths
 from counterpop.splits import Development
 from counterpop.training.device.lightgcn import LightGCN
 from counterpop.training.device.losses import LOSSES, OWN_RATE, MethodLoss
@@ -25,7 +25,7 @@ from counterpop.training.device.tables import find_device, initial_tables
 from counterpop.training.device.triples import DeviceLedger, Pulls, pulls
 from counterpop.training.methods import IPS
 from counterpop.training.settings import SAMPLING_STREAM, Settings
-from counterpop.tuning import Grid, Strengths
+from counterpop.tuning import Grid
 
 
 def begin(
