@@ -15,7 +15,8 @@ import time
 
 import counterpop as cp
 from counterpop.kernels.threads import core_count
-from counterpop.training.loop import Trainable, begin
+from counterpop.training.backbones.contract import Start, Trainable
+from counterpop.training.loop import begin
 from paper_data import load_split
 
 METHODS = {
@@ -36,10 +37,8 @@ def compiled(known: cp.Development, name: str, backbone: str, device: str, dim: 
     """A model in training, its kernels compiled."""
     method = METHODS[name]
     given = {"loss": "bce"} if name == "plain, BCE" else {}
-    if not isinstance(method, str):
-        given |= {"options": method}
-    settings = cp.Settings(method=getattr(method, "name", method), backbone=backbone, device=device, dim=dim, **given)
-    model = begin(known.train, known.intervened, settings, None)
+    settings = cp.Settings(method=method, backbone=backbone, device=device, dim=dim, **given)
+    model = begin(Start(known.train, settings, known.intervened))
     model.epoch(LR)
     return model
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import DICE, IPS, MACR, CausE, Settings, train
+    from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, train
     from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
 
@@ -96,7 +96,7 @@ _HOMES = {
         "split_temporal",
         "split_uniform",
     ),
-    "training": ("CausE", "DICE", "IPS", "MACR", "Settings", "train"),
+    "training": ("CausE", "DICE", "Gradient", "IPS", "MACR", "Method", "Plain", "Settings", "train"),
     "tuning": ("Grid", "choose_strengths", "search_strengths", "tune"),
     "worlds": ("World", "make_world"),
 }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from counterpop.embeddings import FloatArray
 
 Weighting = Literal["slope", "count"]
-_WEIGHTINGS: tuple[Weighting, ...] = ("count", "slope")
+PULL, PUSH, PULL_SLOPE, PUSH_SLOPE = range(4)  # the four sums of a row, in every engine
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,23 +42,22 @@ class Ledger:
 
     def item_pull(self, weighting: Weighting = "slope") -> FloatArray:
         """(I, D) what lifted each item."""
-        return self._part(self.items, weighting, 0)
+        return self._sum(self.items, PULL_SLOPE if weighting == "slope" else PULL)
 
     def item_push(self, weighting: Weighting = "slope") -> FloatArray:
         """(I, D) what lowered each item; the whole is pull - push."""
-        return self._part(self.items, weighting, 1)
+        return self._sum(self.items, PUSH_SLOPE if weighting == "slope" else PUSH)
 
     def user_pull(self, weighting: Weighting = "slope") -> FloatArray:
         """(U, D) what drew each user on: the seen items' vectors."""
-        return self._part(self.users, weighting, 0)
+        return self._sum(self.users, PULL_SLOPE if weighting == "slope" else PULL)
 
     def user_push(self, weighting: Weighting = "slope") -> FloatArray:
         """(U, D) what drove each user away: the negatives' vectors."""
-        return self._part(self.users, weighting, 1)
+        return self._sum(self.users, PUSH_SLOPE if weighting == "slope" else PUSH)
 
-    def _part(self, sums: FloatArray, weighting: Weighting, side: int) -> FloatArray:
-        found = sums[:, 2 * _WEIGHTINGS.index(weighting) + side]
-        return found if self.scale == 1 else found * np.float32(self.scale)
+    def _sum(self, sums: FloatArray, which: int) -> FloatArray:
+        return sums[:, which] if self.scale == 1 else sums[:, which] * np.float32(self.scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, get_args
 
 import click
@@ -15,26 +15,34 @@ from counterpop.cli import shell
 from counterpop.cli.progress import output, training_progress
 from counterpop.training import Settings, train
 from counterpop.training import settings as options
-from counterpop.training.loop import CHECK_STRENGTHS_OF
-from counterpop.training.methods import OPTIONS, read_options
+from counterpop.training.backbones import BACKBONES
+from counterpop.training.methods import METHODS, make_method
 
-DEFAULT, LIGHTGCN = Settings(), Settings(backbone="lightgcn")
+DEFAULT = Settings()
+BY_BACKBONE = {backbone.name: Settings(backbone=backbone.name) for backbone in BACKBONES if backbone.builtin}
+LOSSES = sorted({loss for method in METHODS for loss in method.losses}, reverse=True)
+ONE_LOSS = ", ".join(f"{method.name} always uses {method.losses[0]}" for method in METHODS if len(method.losses) == 1)
+OPTIONS = "; ".join(
+    f"{method.name} has {', '.join(field.name for field in fields(method))}" for method in METHODS if fields(method)
+)
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def choice(name: str, kind: Any, text: str) -> Decorator:
+def choice(name: str, values: Iterable[str], text: str) -> Decorator:
     """An option with the values of a setting."""
-    values = click.Choice([value for value in get_args(kind) if value != "encoder"])  # Python's alone
-    return click.option(f"--{name}", type=values, help=f"{text} [default: {getattr(DEFAULT, name)}]")
+    default = getattr(DEFAULT, name)
+    text = f"{text} [default: {default if isinstance(default, str) else default.name}]"
+    return click.option(f"--{name}", type=click.Choice(list(values)), help=text)
 
 
 def number(name: str, text: str) -> Decorator:
-    """An option with a setting's number; where it depends on the backbone, both defaults are told."""
-    value, other = getattr(DEFAULT, name), getattr(LIGHTGCN, name)
-    default = f"{value:g}" if value == other else f"{value:g}; lightgcn {other:g}"
-    if any(name in wanted for wanted in options.BY_METHOD.values()):
+    """An option with a setting's number; the help names the default of each backbone."""
+    values = {backbone: getattr(settings, name) for backbone, settings in BY_BACKBONE.items()}
+    value = getattr(DEFAULT, name)
+    default = "; ".join([f"{value:g}", *(f"{key} {other:g}" for key, other in values.items() if other != value)])
+    if any(name in settings for method in METHODS for settings in method.defaults.values()):
         default += "; baselines have their own"
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
@@ -55,43 +63,43 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
 @click.argument("split", type=click.Path())
-@choice("backbone", options.Backbone, "The model.")
-@choice("loss", options.Loss, "What training minimises; macr has bce.")
-@choice("method", options.Method, "gradient keeps the ledger and normalises users; the others are baselines.")
+@choice("backbone", BY_BACKBONE, "The model.")
+@choice("loss", LOSSES, f"What training minimises; {ONE_LOSS}.")
+@choice(
+    "method", [m.name for m in METHODS], "gradient keeps the ledger and normalises users; the others are baselines."
+)
 @click.option(
     "--option",
     "given",
     multiple=True,
     callback=read_given,
     metavar="NAME=VALUE",
-    help="A setting of the method's own: "
-    + "; ".join(f"{name} has {', '.join(asdict(kind()))}" for name, kind in OPTIONS.items())
-    + ".",
+    help=f"An option of the method: {OPTIONS}.",
 )
 @number("dim", "Width of the vectors.")
-@number("epochs", "At most so many; the validation part may stop training earlier.")
-@choice("sampling", options.Sampling, "Draw positives from all interactions, or users first.")
+@number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
+@choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
-@number("batch", "Triples of a step, at most a 64th of an epoch; mf on the cpu steps after each triple.")
+@number("batch", "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple.")
 @number("edge_dropout", "Share of edges that lightgcn leaves out in each step.")
-@choice("device", options.Device, "Where to train; cuda needs counterpop[torch] and a GPU.")
+@choice("device", get_args(options.Device), "Where to train; cuda needs counterpop[torch] and a GPU.")
 @click.option(
     "--engine",
     type=click.Choice(get_args(options.Engine)),
-    help="Own kernels, or torch. [default: native on the cpu, torch on cuda]",
+    help="Our own kernels, or torch. [default: native on the CPU, torch on cuda]",
 )
 @click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
 @number("lr", "Learning rate.")
-@choice("schedule", options.Schedule, "How the learning rate falls.")
+@choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
 @number("initial_scale", "Standard deviation of the first values.")
 @number("negatives", "Negatives for each positive.")
 @number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
 @click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
-@number("ledger_every", "One triple in so many goes into the ledger.")
+@number("ledger_every", "Record one triple in this many in the ledger.")
 @number("check_every", "Epochs between two looks at validation.")
-@number("patience", "Looks without a better one before training stops.")
+@number("patience", "Looks without an improvement before training stops.")
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
 @number("seed", "Same seed, same threads: same bits.")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
@@ -108,7 +116,7 @@ def command(
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
-        settings["options"] = read_options(settings.get("method", DEFAULT.method), given)
+        settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
     known = artifacts.load_development(split)
     start = time.perf_counter()
     with nullcontext(None) if quiet else training_progress() as show:
@@ -117,7 +125,7 @@ def command(
     artifacts.save_run(run, out, split)
     epochs = run.settings["chosen_epochs"]
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
-    how = ", adjusted" if run.settings["method"] in CHECK_STRENGTHS_OF else ""
+    how = ", adjusted" if run.model.dials else ""
     if not quiet:
         output.print(f"Best after {epochs} epochs (validation recall {best:.4f}{how}), {seconds:.1f} s. Wrote {out}.")
     return {

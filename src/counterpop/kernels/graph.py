@@ -1,30 +1,16 @@
-"""LightGCN on the CPU: the propagation over the graph, the gradient of a batch of triples, Adam.
-
-Threads own rows of the result in `propagate` and slices of everything in `adam`. In `pull_triples` they own
-users, and items are cut into blocks as in `kernels.mf`. So there are no locks and no races.
-"""
+"""LightGCN on the CPU: propagation over the graph, and Adam. Threads own rows of the result; nobody shares one."""
 
 import numpy as np
 from numba import njit
 
-from counterpop.kernels.mf import record, slopes
-
 
 @njit(nogil=True, cache=True, fastmath=True)
-def propagate(
-    starts,
-    neighbours,  # (N + 1,), (2E,) the graph of users and items as CSR
-    edges,
-    kept,  # (2E,) the edge that each entry belongs to, (E,) whether it is kept; empty: all are
-    scale,
-    gain,
-    base,  # (N,), (N,), (N, D)
-    source,
-    out,  # (N, D), (N, D)
-    low,
-    high,  # the rows of this thread
-):
-    """out[r] = gain[r] (base[r] + scale[r] x the sum of source over the neighbours of r)."""
+def propagate(starts, neighbours, edges, kept, scale, gain, base, source, out, low, high):
+    """out[r] = gain[r] (base[r] + scale[r] x the sum of source over the neighbours of r), for rows low..high.
+
+    starts (N + 1,), neighbours (2E,): the graph as CSR. edges (2E,): the edge each entry belongs to; kept (E,): whether
+    it is kept, empty if all are. scale, gain (N,); base, source, out (N, D).
+    """
     dim = base.shape[1]
     total = np.empty(dim, np.float32)
     for r in range(low, high):
@@ -50,48 +36,6 @@ def propagate(
             e += 1
         for d in range(dim):
             out[r, d] = gain[r] * (base[r, d] + scale[r] * total[d])
-
-
-@njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def pull_triples(
-    user_vectors,
-    item_vectors,  # (U, D), (I, D)
-    users,
-    items,
-    negatives,
-    order,  # triples, and those of them that are taken
-    reg,
-    bce,
-    normalised,
-    user_gradient,
-    item_gradient,  # (U, D), (I, D) added to
-    item_ledger,
-    user_ledger,
-    every,
-    weights,
-):
-    """Adds the gradient of each triple's loss; returns the sum of the recorded losses and their number."""
-    dim = user_vectors.shape[1]
-    loss, recorded = 0.0, 0
-    for m in range(len(order)):
-        u, i, j = users[order[m]], items[order[m]], negatives[order[m]]
-        P, A, B = user_vectors[u], item_vectors[i], item_vectors[j]
-        G, H, K = user_gradient[u], item_gradient[i], item_gradient[j]
-        weight = weights[i] if len(weights) else np.float32(1.0)
-        scale, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, normalised, weight)
-        if order[m] % every == 0:  # by its place in the epoch: batches and blocks may be short
-            recorded += 1
-            loss += record(P, A, B, scale, s_i, s_j, g_i, g_j, bce, weight, i, j, u, item_ledger, user_ledger)
-        back = reg
-        if normalised:
-            back += (g_i * s_i - g_j * s_j) * scale * scale
-        pull, push = g_i * scale, g_j * scale
-        for d in range(dim):
-            p, a, b = P[d], A[d], B[d]
-            G[d] += back * p - pull * a + push * b
-            H[d] += reg * a - pull * p
-            K[d] += reg * b + push * p
-    return loss, recorded
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -1,4 +1,4 @@
-"""Memory as kernels like it."""
+"""Cache-aligned arrays for the kernels."""
 
 import math
 

@@ -1,47 +1,35 @@
-"""Plain, slow twins of the kernels: what each is held to in the tests. Nothing here is compiled.
+"""Plain, slow twins of the kernels that draw and rank, for the tests to compare them with. Nothing here is compiled.
 
-The twins compute in float64 and rank by a full sort. They take the arguments of their kernels, less those
-that only serve speed (cells, anchors, shares of threads).
+The twins compute in float64 and rank by a full sort. They take the arguments of their kernels, without those that only
+serve speed (cells, anchors, shares of threads). The kernels that train are tested against torch's autograd instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.kernels.dice import L1, L2
+from counterpop.kernels.drawing import Blocks, Rows, Triples
 from counterpop.kernels.grid import HIT_RATE, NDCG, POPULARITY, RECALL, TAIL
-from counterpop.kernels.mf import PULL, PULL_SLOPE, PUSH, PUSH_SLOPE
 from counterpop.kernels.topk import LEFT_OUT
 
 Array = NDArray[Any]
 
 
 def broken_rules(
-    low: int,
-    high: int,
-    starts: Array,
-    items: Array,
-    draws: float,
-    negatives: int,
-    block_of: Array,
-    out_users: Array,
-    out_items: Array,
-    out_negatives: Array,
-    order: Array,
-    order_starts: Array,
+    users: tuple[int, int], rows: Rows, blocks: Blocks, draws: float, negatives: int, out: Triples
 ) -> list[str]:
     """What the triples of `draw_triples` break of its contract, one sentence each; empty where they keep it.
 
     For data in which every user leaves an item of every block untouched, so that no triple is left out.
     """
     broken = []
-    n = int(order_starts[-1])
+    (low, high), starts, items, block_of = users, rows.starts, rows.items, blocks.block_of
+    n = int(out.block_starts[-1])
     seen = [set(items[starts[u] : starts[u + 1]].tolist()) for u in range(len(starts) - 1)]
-    triples = np.stack([out_users[:n], out_items[:n], out_negatives[:n]], axis=1).tolist()
+    triples = np.stack([out.users[:n], out.items[:n], out.negatives[:n]], axis=1).tolist()
     if any(not low <= u < high for u, _, _ in triples):
         broken.append("a user of another thread was drawn")
     if any(i not in seen[u] for u, i, _ in triples):
@@ -57,108 +45,11 @@ def broken_rules(
             broken.append(f"the rows of user {u} are not positives once each")
         if draws and seen[u] and drawn[u] not in (negatives * int(draws), negatives * int(np.ceil(draws))):
             broken.append(f"user {u} was drawn {drawn[u]} times")
-    for block in range(len(order_starts) - 1):
+    for block in range(len(out.block_starts) - 1):
         mine = [m for m, (_, i, _) in enumerate(triples) if block_of[i] == block]
-        if sorted(order[order_starts[block] : order_starts[block + 1]].tolist()) != mine:
+        if sorted(out.block(block).tolist()) != mine:
             broken.append(f"the order of block {block} is not a permutation of its triples")
     return broken
-
-
-def step_triples(
-    user_vectors: Array,
-    item_vectors: Array,
-    users: Array,
-    items: Array,
-    negatives: Array,
-    order: Array,
-    lr: float,
-    reg: float,
-    bce: bool,
-    normalised: bool,
-    item_ledger: Array,
-    user_ledger: Array,
-    every: int,
-    weights: Array,
-) -> tuple[float, int]:
-    """As the kernel: moves the vectors and adds to the ledgers in place."""
-    total, recorded = 0.0, 0
-    for m, at in enumerate(order):
-        u, i, j = users[at], items[at], negatives[at]
-        P, A, B = (row.astype(np.float64) for row in (user_vectors[u], item_vectors[i], item_vectors[j]))
-        p = P / np.linalg.norm(P) if normalised else P
-        s_i, s_j = p @ A, p @ B
-        w = float(weights[i]) if len(weights) else 1.0
-        if bce:
-            loss = w * np.logaddexp(0, -s_i) + np.logaddexp(0, s_j)
-            g_i, g_j = w / (1 + np.exp(s_i)), 1 / (1 + np.exp(-s_j))
-        else:
-            loss = w * np.logaddexp(0, s_j - s_i)
-            g_i = g_j = w / (1 + np.exp(s_i - s_j))
-        if m % every == 0:
-            total, recorded = total + float(loss), recorded + 1
-            if len(item_ledger):
-                item_ledger[i, PULL] += p
-                item_ledger[i, PULL_SLOPE] += g_i * p
-                item_ledger[j, PUSH] += p
-                item_ledger[j, PUSH_SLOPE] += g_j * p
-                user_ledger[u, PULL] += A
-                user_ledger[u, PULL_SLOPE] += g_i * A
-                user_ledger[u, PUSH] += B
-                user_ledger[u, PUSH_SLOPE] += g_j * B
-        along_p = -(g_i * A - g_j * B)  # the slope of the loss along p, then along P
-        along_P = (along_p - (along_p @ p) * p) / np.linalg.norm(P) if normalised else along_p
-        user_vectors[u] = P - lr * (along_P + reg * P)
-        item_vectors[i] = A - lr * (-g_i * p + reg * A)
-        item_vectors[j] = B - lr * (g_j * p + reg * B)
-    return total, recorded
-
-
-def slopes(loss: Callable[..., float], rows: list[Array], small: float = 1e-6) -> list[Array]:
-    """The slope of a loss along each of its rows, by central differences: the twin of every method's own.
-
-    Kernels take the slopes of `dice_loss`, `macr_loss` and `cause_loss` by hand.
-    """
-    found = [np.zeros(len(row)) for row in rows]
-    for n, row in enumerate(rows):
-        for d in range(len(row)):
-            up, down = ([other.astype(np.float64) for other in rows] for _ in range(2))
-            up[n][d] += small
-            down[n][d] -= small
-            found[n][d] = (loss(*up) - loss(*down)) / (2 * small)
-    return found
-
-
-def dice_loss(P: Array, A: Array, B: Array, more: bool, weight: float, kind: int, push: float, reg: float) -> float:
-    """DICE's loss of one triple, with its distances; `more` says that B is the more popular item."""
-    half = len(P) // 2
-    x, y = P[:half] @ (A - B)[:half], P[half:] @ (A - B)[half:]
-    told = np.logaddexp(0, -x) + np.logaddexp(0, y) if more else np.logaddexp(0, -y)
-    loss = np.logaddexp(0, -x - y) + weight * told + reg / 2 * (P @ P + A @ A + B @ B)
-    for row in (P, A, B):
-        difference = row[:half] - row[half:]
-        if kind == L1:
-            loss -= push * np.abs(difference).mean()
-        if kind == L2:
-            loss -= push * (difference**2).mean()
-    return float(loss)
-
-
-def macr_loss(
-    P: Array, A: Array, B: Array, w_user: Array, w_item: Array, item_weight: float, user_weight: float, reg: float
-) -> float:
-    """MACR's loss of one triple."""
-    z_u, z_i, z_j = (1 / (1 + np.exp(-x)) for x in (w_user @ P, w_item @ A, w_item @ B))
-    loss = np.logaddexp(0, -(P @ A) * z_u * z_i) + np.logaddexp(0, (P @ B) * z_u * z_j)
-    loss -= item_weight * (np.log(z_i) + np.log(1 - z_j)) + user_weight * (np.log(z_u) + np.log(1 - z_u))
-    return float(loss + reg / 2 * (P @ P + A @ A + B @ B))
-
-
-def cause_loss(P: Array, A: Array, B: Array, C: Array, E: Array, bce: bool, penalty: float, reg: float) -> float:
-    """CausE's loss of one triple; C and E are the other rows of the items A and B."""
-    s_i, s_j = P @ A, P @ B
-    loss = np.logaddexp(0, -s_i) + np.logaddexp(0, s_j) if bce else np.logaddexp(0, s_j - s_i)
-    apart = (A - C) @ (A - C) + (B - E) @ (B - E)
-    return float(loss + penalty * apart + reg / 2 * (P @ P + A @ A + B @ B))
 
 
 def leave_out(scores: Array, starts: Array, items: Array, users: Array) -> None:

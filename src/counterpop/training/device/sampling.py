@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import BoolArray, Interactions
-from counterpop.training.settings import Sampling
+from counterpop.training.backbones.contract import Start
+from counterpop.training.methods.contract import Contrast
 
 KEYS = 1 << 62  # what users x mass must stay below: whole numbers, so that draws are exact
 MASS = 1 << 40  # of all items together where negatives are drawn by popularity, at most
@@ -23,20 +23,11 @@ class DeviceSampler:
     search over the user's items finds how much of their mass lies before it.
     """
 
-    def __init__(
-        self,
-        train: Interactions,
-        *,
-        sampling: Sampling,
-        negatives: int,
-        negative_power: float,
-        device: torch.device,
-        seed: int,
-        treated: BoolArray | None = None,
-    ) -> None:
+    def __init__(self, start: Start, device: torch.device) -> None:
+        train, settings = start.train, start.settings
         mass = np.ones(train.n_items, dtype=np.int64)
-        if negative_power:
-            law = train.item_counts.astype(np.float64) ** negative_power
+        if settings.negative_power:
+            law = train.item_counts.astype(np.float64) ** settings.negative_power
             whole = min(MASS, KEYS // train.n_users - train.n_items)
             mass = np.ceil(law * (whole / law.sum())).astype(np.int64)
         ends = np.cumsum(mass)
@@ -56,16 +47,16 @@ class DeviceSampler:
         self._user_of, self._item_of = resident(train.user_ix), resident(train.item_ix)
         self._rows = resident(np.flatnonzero(can_learn[train.user_ix]))
         self._users = resident(np.flatnonzero(can_learn))
-        self._by_user = sampling == "users"
-        self.triples = len(self._rows) * negatives
-        self._generator = torch.Generator(device).manual_seed(seed)
-        self._treated = None if treated is None else resident(treated)
+        self._by_user = settings.sampling == "users"
+        self.triples = len(self._rows) * settings.negatives
+        self._generator = torch.Generator(device).manual_seed(int(settings.generator("sampling").integers(1 << 62)))
+        self._treated = None if start.treated is None else resident(start.treated)
         self._popularity = resident(train.item_counts)
 
-    def epoch(self, margin: float | None = None, pool: float = 0.0) -> Tensor:
-        """(3, n) users, seen items and negatives, shuffled. Equally many of every user, or every row once.
+    def epoch(self, contrast: Contrast | None = None) -> Tensor:
+        """(3, n) users, seen items and negatives, shuffled. The same number for every user, or every row once.
 
-        With a margin, negatives are DICE's; see `training.sampling.TripleSampler`, also for treated rows.
+        Both items of a treated row are counted from the number of items on.
         """
         shuffled = torch.randperm(self.triples, generator=self._generator, device=self._keys.device)
         if self._by_user:
@@ -75,14 +66,15 @@ class DeviceSampler:
             rows = self._rows[shuffled % len(self._rows)]
             users = self._user_of[rows]
         items = self._item_of[rows]
-        negatives = self._negatives(users) if margin is None else self._beyond(users, items, margin, pool)
+        negatives = self._negatives(users) if contrast is None else self._beyond(users, items, contrast)
         if self._treated is not None:
             shift = self._treated[rows] * len(self._ends)
             items, negatives = items + shift, negatives + shift
         return torch.stack([users, items, negatives])
 
-    def _beyond(self, users: Tensor, items: Tensor, margin: float, pool: float) -> Tensor:
-        """DICE's negatives; where a user has touched the whole of a side, any negative."""
+    def _beyond(self, users: Tensor, items: Tensor, contrast: Contrast) -> Tensor:
+        """Negatives of clearly different popularity; if a user has touched all of a side, any negative."""
+        margin, pool = contrast
         falling, order, keys, untouched_keys = self._by_popularity
         n = len(order)
         above = torch.searchsorted(-falling, -(self._popularity + margin))[items]

@@ -6,14 +6,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpop.training.device.fused.rows import add_losses, add_row, any_taken, launch, row_of, softplus
-from counterpop.training.device.triples import DeviceLedger
+from counterpop.ledger import PULL, PULL_SLOPE, PUSH, PUSH_SLOPE
+from counterpop.training.device.launching import Launch, add_losses, add_row, any_taken, row_of, softplus
+from counterpop.training.device.ledger import DeviceLedger
 from counterpop.training.settings import Settings
+
+TO_PULL, TO_PUSH = tl.constexpr(PULL), tl.constexpr(PUSH)
+TO_PULL_SLOPE, TO_PUSH_SLOPE = tl.constexpr(PULL_SLOPE), tl.constexpr(PUSH_SLOPE)
 
 
 def step(
-    users: Tensor,
-    items: Tensor,
+    tables: tuple[Tensor, Tensor],
     triples: Tensor,
     lr: float,
     settings: Settings,
@@ -21,31 +24,18 @@ def step(
     ledger: DeviceLedger | None,
     into: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Steps along all triples; returns the mean recorded loss. `weights` (I,) are those of seen items.
+    """Steps along all triples; returns the mean recorded loss. `weights` (I,) belong to the seen items.
 
-    The steps move users and items, or are added to the two tables `into`, all at once: at lr -1 that is the
-    gradient, a step of length 1 backwards.
+    The steps move the tables of users and items, or are added to the two tables `into`, all at once: at lr -1 that is
+    the gradient, a step of length 1 backwards.
     """
-    to_users, to_items = into or (users, items)
-    return launch(
-        _step,
-        users,
-        items,
-        triples,
-        lr,
-        settings,
-        to_users,
-        to_items,
-        users if weights is None else weights,
-        ledger.items if ledger else users,
-        ledger.users if ledger else users,
-        width=users.shape[1],
-        all_at_once=into is not None,
-        BCE=settings.loss == "bce",
-        NORMALISED=settings.normalises,
-        WEIGHTED=weights is not None,
-        LEDGER=ledger is not None,
-    )
+    users = tables[0]
+    launch = Launch(users.shape[1], all_at_once=into is not None)
+    sums = (ledger.items, ledger.users) if ledger else tables  # not looked at without a ledger
+    own = *(into or tables), users if weights is None else weights, *sums
+    kind = {"BCE": settings.loss == "bce", "NORMALISED": settings.normalises}
+    kind |= {"WEIGHTED": weights is not None, "LEDGER": ledger is not None}
+    return launch(_step, tables, triples, lr, settings, *own, **kind)
 
 
 @triton.jit
@@ -129,11 +119,11 @@ def _step(
                 ledger_i = (at_i - d) * 4 + d
                 ledger_j = (at_j - d) * 4 + d
                 ledger_u = (at_u - d) * 4 + d
-                add_row(item_ledger, ledger_i, p, rows)
-                add_row(item_ledger, ledger_j + D, p, rows)
-                add_row(item_ledger, ledger_i + 2 * D, g_i[:, None] * p, rows)
-                add_row(item_ledger, ledger_j + 3 * D, g_j[:, None] * p, rows)
-                add_row(user_ledger, ledger_u, a, rows)
-                add_row(user_ledger, ledger_u + D, b, rows)
-                add_row(user_ledger, ledger_u + 2 * D, g_i[:, None] * a, rows)
-                add_row(user_ledger, ledger_u + 3 * D, g_j[:, None] * b, rows)
+                add_row(item_ledger, ledger_i + TO_PULL * D, p, rows)
+                add_row(item_ledger, ledger_j + TO_PUSH * D, p, rows)
+                add_row(item_ledger, ledger_i + TO_PULL_SLOPE * D, g_i[:, None] * p, rows)
+                add_row(item_ledger, ledger_j + TO_PUSH_SLOPE * D, g_j[:, None] * p, rows)
+                add_row(user_ledger, ledger_u + TO_PULL * D, a, rows)
+                add_row(user_ledger, ledger_u + TO_PUSH * D, b, rows)
+                add_row(user_ledger, ledger_u + TO_PULL_SLOPE * D, g_i[:, None] * a, rows)
+                add_row(user_ledger, ledger_u + TO_PUSH_SLOPE * D, g_j[:, None] * b, rows)

@@ -1,4 +1,4 @@
-"""LightGCN as an encoder: E = mean over layers l of A^l E0, A the normalised graph of users and items."""
+"""Tables smoothed over the graph: E = mean over layers l of A^l E0, A the normalised graph of users and items."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import BoolArray, Interactions, apart
-from counterpop.training.device.tables import find_device, initial_tables
+from counterpop.interactions import Interactions, apart
+from counterpop.training.backbones.contract import Start
 from counterpop.training.graph import graph_of
-from counterpop.training.settings import DROPOUT_STREAM, Settings
 
 
-class LightGCN(torch.nn.Module):
-    """Tables of users and items, smoothed over the graph; with no layers it is matrix factorisation."""
+class Smoothed(torch.nn.Module):
+    """LightGCN as an encoder."""
 
-    def __init__(self, train: Interactions, settings: Settings, treated: BoolArray | None = None) -> None:
+    def __init__(self, start: Start) -> None:
         super().__init__()
-        device = find_device(settings)
+        train, settings = start.train, start.settings
+        device = torch.device(settings.device)
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
-        self._copies = 1 if treated is None else 2  # CausE: a graph of the treated rows beside the other
-        self.tables = torch.nn.Parameter(torch.cat(initial_tables(train, settings, device, self._copies)))
-        self._graph, self._edges = adjacency(train if treated is None else apart(train, treated), device)
-        seed = np.random.default_rng([settings.seed, DROPOUT_STREAM]).integers(1 << 62)
-        self.generator = torch.Generator(device).manual_seed(int(seed))
+        self._copies = settings.method.item_copies  # CausE: a graph of the treated rows beside the other
+        users, items = start.first_values()
+        self.tables = torch.nn.Parameter(torch.from_numpy(np.concatenate([users, *[items] * self._copies])).to(device))
+        self._graph, self._edges = adjacency(train if start.treated is None else apart(train, start.treated), device)
+        self.generator = torch.Generator(device).manual_seed(int(settings.generator("dropout").integers(1 << 62)))
 
     def forward(self) -> tuple[Tensor, Tensor]:
         graph = self._graph

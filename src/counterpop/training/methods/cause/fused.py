@@ -6,25 +6,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpop.training.device.fused.rows import add_losses, add_row, any_taken, launch, row_of
-from counterpop.training.device.fused.scores import losses_of, slopes
+from counterpop.training.device.launching import Launch, add_losses, add_row, any_taken, row_of
+from counterpop.training.methods.plain.fused import losses_of, slopes
 from counterpop.training.settings import Settings
 
 
-def step_epoch(users: Tensor, items: Tensor, triples: Tensor, lr: float, settings: Settings, penalty: float) -> Tensor:
+def step_epoch(tables: tuple[Tensor, Tensor], triples: Tensor, lr: float, settings: Settings, penalty: float) -> Tensor:
     """Steps along all triples, items (2I, D); returns the mean recorded loss."""
-    return launch(
-        _step,
-        users,
-        items,
-        triples,
-        lr,
-        settings,
-        len(items) // 2,
-        float(penalty),
-        width=users.shape[1],
-        BCE=settings.loss == "bce",
-    )
+    users, items = tables
+    own = len(items) // 2, float(penalty)
+    return Launch(users.shape[1])(_step, tables, triples, lr, settings, *own, BCE=settings.loss == "bce")
 
 
 @triton.jit

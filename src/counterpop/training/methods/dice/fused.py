@@ -7,59 +7,40 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpop.training.device.fused.rows import add_losses, add_row, any_taken, launch, parts_of, row_of, softplus
-from counterpop.training.device.losses import DCOR_ROWS, distance_correlation
-from counterpop.training.methods import DICE
+from counterpop.training.device.launching import Launch, add_losses, add_row, any_taken, parts_of, row_of, softplus
+from counterpop.training.methods.dice import CORRELATIONS, DCOR_ROWS, DICE
+from counterpop.training.methods.dice.torch import distance_correlation
 from counterpop.training.settings import Settings
-
-CORRELATIONS = 8  # of an epoch, at most, as in `training.objectives`
 
 
 def step_epoch(
-    users: Tensor,
-    items: Tensor,
+    tables: tuple[Tensor, Tensor],
     triples: Tensor,
     lr: float,
     settings: Settings,
-    counts: Tensor,
-    weight: Tensor,
-    options: DICE,
+    method: DICE,
+    state: tuple[Tensor, Tensor],
 ) -> Tensor:
     """Steps along all triples; returns the mean recorded loss.
 
-    `counts` (I,) is popularity, `weight` one number on the device. A distance correlation is taken a few
-    times an epoch, as in `training.objectives`: of the first users and seen items of each part.
+    `state` is popularity (I,) and the weight, one number on the device. A distance correlation is taken a few times an
+    epoch, as on the CPU: of the first users and seen items of each part.
     """
-    half, losses = users.shape[1] // 2, []
-    dcor = options.discrepancy == "dcor" and options.penalty > 0
-    for part in parts_of(triples, CORRELATIONS) if dcor else [triples]:
-        apart = _correlation_slopes(users, items, part) if dcor else []
-        loss = launch(
-            _step,
-            users,
-            items,
-            part,
-            lr,
-            settings,
-            counts,
-            weight,
-            options.penalty / half,
-            of=triples.shape[1],
-            width=half,
-            rows=8,
-            L1=options.discrepancy == "l1",
-            L2=options.discrepancy == "l2",
-        )
-        losses.append(loss)
-        for table, rows, slope in apart:
-            table.index_add_(0, rows, slope, alpha=-lr * options.penalty * part.shape[1])
+    half, losses = tables[0].shape[1] // 2, []
+    launch = Launch(half, rows=8, of=triples.shape[1])
+    kind = {"L1": method.discrepancy == "l1", "L2": method.discrepancy == "l2"}
+    for part in parts_of(triples, CORRELATIONS) if method.correlates else [triples]:
+        slopes = _correlation_slopes(tables, part) if method.correlates else []
+        losses.append(launch(_step, tables, part, lr, settings, *state, method.penalty / half, **kind))
+        for table, rows, slope in slopes:
+            table.index_add_(0, rows, slope, alpha=-lr * method.penalty * part.shape[1])
     return torch.stack(losses).mean()
 
 
-def _correlation_slopes(users: Tensor, items: Tensor, triples: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """For users and seen items: the table, rows of it, and the slope of the distance correlation of these."""
+def _correlation_slopes(tables: tuple[Tensor, Tensor], triples: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """For users and seen items: the table, rows of it, and the slope of their distance correlation."""
     found = []
-    for table, rows in ((users, triples[0, :DCOR_ROWS]), (items, triples[1, :DCOR_ROWS])):
+    for table, rows in zip(tables, triples[:2, :DCOR_ROWS], strict=True):
         vectors = table[rows].requires_grad_()
         (slope,) = torch.autograd.grad(distance_correlation(*vectors.chunk(2, dim=1)), vectors)
         found.append((table, rows, slope))

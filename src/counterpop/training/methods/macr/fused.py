@@ -1,7 +1,7 @@
 """MACR: every program moves its own copy of the two shared vectors, and the copies are averaged now and then.
 
-The native engine's threads do the same. Steps by all that is on its way at a time are too long for them: on
-ML-10M, with batches of 4096, the vectors swing from one side to the other.
+The native engine's threads do the same. A step by everything that is in flight at once is too long for them: on ML-10M,
+with batches of 4096, the vectors swing from one side to the other.
 """
 
 from __future__ import annotations
@@ -11,45 +11,29 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from counterpop.training.device.fused.rows import add_losses, add_row, any_taken, launch, parts_of, row_of, softplus
+from counterpop.training.device.launching import Launch, add_losses, add_row, any_taken, parts_of, row_of, softplus
 from counterpop.training.device.losses import OWN_RATE
-from counterpop.training.methods import MACR
+from counterpop.training.methods.macr import MACR, MEETINGS
 from counterpop.training.settings import Settings
 
-MEETINGS = 2  # of an epoch, where copies are averaged
 MOST_RATE = 1 / 2  # of the learning rate, for a copy
 
 
 def step_epoch(
-    users: Tensor, items: Tensor, triples: Tensor, lr: float, settings: Settings, branches: Tensor, options: MACR
+    tables: tuple[Tensor, Tensor], triples: Tensor, lr: float, settings: Settings, method: MACR, branches: Tensor
 ) -> Tensor:
     """Steps along all triples, also of branches (2, D); returns the mean recorded loss.
 
-    The mean of the copies moves by OWN_RATE x lr for each triple, as with batches, unless a copy of so few
-    triples would have to move faster than MOST_RATE.
+    The mean of the copies moves by OWN_RATE x lr for each triple, as with batches, unless a copy of this few triples
+    would have to move faster than MOST_RATE.
     """
+    launch = Launch(tables[0].shape[1], rows=1, warps=1, of=triples.shape[1])  # which no other warp waits for
+    weights = float(method.item_weight), float(method.user_weight)
     losses = []
     for part in parts_of(triples, MEETINGS):
         before = branches.clone()
-        loss = launch(
-            _step,
-            users,
-            items,
-            part,
-            lr,
-            settings,
-            before,
-            branches.zero_(),
-            OWN_RATE,
-            MOST_RATE,
-            float(options.item_weight),
-            float(options.user_weight),
-            of=triples.shape[1],
-            width=users.shape[1],
-            rows=1,
-            warps=1,  # which no other warp waits for
-        )
-        losses.append(loss)
+        own = before, branches.zero_(), OWN_RATE, MOST_RATE, *weights
+        losses.append(launch(_step, tables, part, lr, settings, *own))
     return torch.stack(losses).mean()
 
 

@@ -1,0 +1,96 @@
+"""What a backbone is: where vectors come from, its default settings, and how a model of it starts on each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from counterpop.embeddings import FloatArray
+from counterpop.errors import InputError
+from counterpop.interactions import BoolArray, IntArray, Interactions
+from counterpop.runs import Model, Strengths
+from counterpop.splits import Development
+from counterpop.tuning import Grid
+
+if TYPE_CHECKING:
+    from counterpop.training.settings import Settings
+
+
+class Trainable(Protocol):
+    """A model in training."""
+
+    def epoch(self, lr: float) -> float:
+        """Goes once through the data at this learning rate; returns the mean loss."""
+
+    def model(self) -> Model:
+        """A copy of the model as it is now."""
+
+    def look(self, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths]) -> Grid:
+        """Its metrics on the validation part of these users, at every pair of item and user strengths."""
+
+
+Begin = Callable[["Start"], Trainable]
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What a model in training starts from."""
+
+    train: Interactions
+    settings: Settings
+    intervened: BoolArray | None = None
+    """(N,) the rows of train that were drawn by intervention, if the split marks them."""
+    encoder: Any = None
+    """The user's own torch module, or a function that builds one."""
+
+    @property
+    def treated(self) -> BoolArray | None:
+        """The intervened rows for a method that needs them, None for others."""
+        return self.intervened if self.settings.method.needs_intervened else None
+
+    def first_values(self) -> tuple[FloatArray, FloatArray]:
+        """The first values of user vectors (U, D) and item vectors (I, D), the same on every engine."""
+        values, scale = self.settings.generator("initial"), np.float32(self.settings.initial_scale)
+        users, items = (
+            values.standard_normal((n, self.settings.dim), dtype=np.float32) * scale
+            for n in (self.train.n_users, self.train.n_items)
+        )
+        return users, items
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A backbone as data. An engine that it has no function for is refused."""
+
+    name: str
+    title: str
+    defaults: Mapping[str, Any]
+    """Settings where none are given; a method's own defaults come first."""
+    layers: tuple[int, int] = (0, 0)
+    """The least and the most layers."""
+    has_graph: bool = False
+    """Whether there are edges to drop."""
+    builtin: bool = True
+    """Whether it comes with its vectors; False if the user brings an encoder."""
+    native: Begin | None = None
+    torch: Begin | None = None
+
+    def check(self, settings: Settings) -> None:
+        """Raises `InputError` if these settings do not go with the backbone."""
+        least, most = self.layers
+        if not least <= settings.layers <= most:
+            raise InputError(f"{self.name} has {least} to {most} layers, got {settings.layers}")
+        if settings.edge_dropout >= 1 or (settings.edge_dropout and not self.has_graph):
+            raise InputError(f"edge_dropout is a share below 1, for lightgcn only, got {settings.edge_dropout}")
+        if not self.builtin and not settings.method.any_encoder:
+            raise InputError(f"{settings.method.name} cannot train an encoder of your own; use mf or lightgcn")
+
+    def begin(self, start: Start) -> Trainable:
+        """A model at its start, on the engine of the settings."""
+        begin = self.native if start.settings.engine == "native" else self.torch
+        if begin is None:
+            raise InputError(f"backbone {self.name} has no engine {start.settings.engine}")
+        return begin(start)

@@ -1,0 +1,128 @@
+"""What a method is: its options, what it asks of training, and its mathematics for each engine.
+
+A built-in method is a folder beside this file and a line in the list of `methods/__init__.py`. A method of your own is
+a class in a notebook; a loss is enough:
+
+    @dataclass(frozen=True)
+    class Hinge(cp.Method):
+        name: ClassVar[str] = "hinge"
+        margin: float = 1.0
+
+        def loss_of(self, users, seen, negatives):  # torch tensors (B, D) -> (B,)
+            return (self.margin - (users * (seen - negatives)).sum(1)).relu()
+
+    cp.train(split, method=Hinge(margin=0.5))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from counterpop.errors import InputError
+from counterpop.interactions import Interactions
+from counterpop.runs import FIXED, Dials, Strengths
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from counterpop.training.device.losses import TripleLoss
+    from counterpop.training.native import Objective
+    from counterpop.training.settings import Settings
+
+
+class Contrast(NamedTuple):
+    """Negatives that differ clearly in popularity from the seen item: half of them more popular, half less."""
+
+    margin: float
+    """More popular means by more than this many interactions; less popular means below half of the seen item's."""
+    pool: float
+    """Items that a side needs to be drawn from; where both have fewer, any negative is drawn."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train. Its fields are its options; numbers must be finite and at least 0.
+
+    Write `loss_of` (or `torch`) for torch on any device. `native` adds numba kernels for the CPU; a method without
+    them trains with torch there.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str] = ""
+    losses: ClassVar[tuple[str, ...]] = ("own",)
+    """The losses it can be trained with; the first is its default."""
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By backbone: settings that differ from the backbone's own defaults."""
+    normalises: ClassVar[bool] = False
+    """Whether user vectors are normalised in training."""
+    keeps_ledger: ClassVar[bool] = False
+    takes_scores: ClassVar[bool] = False
+    """Whether the loss sees only the two scores of a triple, so that `normalised` and `ledger` may be switched on."""
+    any_encoder: ClassVar[bool] = True
+    """Whether it trains an encoder of the user's own."""
+    item_copies: ClassVar[int] = 1
+    """Rows for each item; the first of them ranks."""
+    needs_intervened: ClassVar[bool] = False
+    """Whether a part of train must have been drawn by intervention; its items are then counted from I on."""
+    draws_negatives: ClassVar[bool] = False
+    """Whether `negatives` says how negatives are drawn, so that `negative_power` has no effect."""
+    dials: ClassVar[Dials | None] = None
+    """What `tune` may turn afterwards; None for nothing."""
+    looks: ClassVar[tuple[Strengths, Strengths]] = (FIXED, FIXED)
+    """The strengths of items and users that a look at validation tries during training."""
+    follows_plain_loss: ClassVar[bool] = False
+    """In a search: takes the loss that plain training does best with."""
+    tries_plain_settings: ClassVar[bool] = False
+    """In a search: also tries the settings of plain training."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            is_number = isinstance(value, float | int) and not isinstance(value, bool)
+            if isinstance(getattr(type(self), name, None), float) and not (is_number and 0 <= value < math.inf):
+                raise InputError(f"{name} of {self.name} must be a finite number of at least 0, got {value!r}")
+
+    @classmethod
+    def default_for(cls, backbone: str) -> Method:
+        """The method with the options that suit a backbone."""
+        return cls()
+
+    @classmethod
+    def variants(cls) -> tuple[Method, ...]:
+        """Other options that a wide search tries."""
+        return ()
+
+    def check(self, settings: Settings) -> None:
+        """Raises `InputError` if these settings do not go with the method."""
+
+    def negatives(self, epoch: int) -> Contrast | None:
+        """How negatives are drawn in this epoch, counted from 0; None for the settings' own law."""
+        return None
+
+    def loss_of(self, users: Tensor, seen: Tensor, negatives: Tensor) -> Tensor:
+        """(B,) the loss of each triple from its three vectors (B, D); L2 is added by the caller."""
+        raise InputError(
+            f"method {self.name} has no mathematics for engine torch: it must define loss_of(users, seen, negatives), "
+            "or torch(train, settings)"
+        )
+
+    def torch(self, train: Interactions, settings: Settings) -> TripleLoss:
+        """The loss as a torch module, with whatever parameters belong to no row."""
+        from counterpop.training.device.losses import OwnLoss
+
+        if type(self).loss_of is Method.loss_of:
+            self.loss_of(*(None,) * 3)  # type: ignore[arg-type]  # which says what is missing
+        return OwnLoss(train, settings)
+
+    def native(self, train: Interactions, settings: Settings, threads: int) -> Objective:
+        """The same for the CPU's own kernels."""
+        raise InputError(
+            f"method {self.name} has no mathematics for engine native; train it with engine torch, or define "
+            "native(train, settings, threads)"
+        )
+
+    @property
+    def has_native(self) -> bool:
+        return type(self).native is not Method.native

@@ -1,0 +1,30 @@
+"""The paper's method: normalised users and a ledger in training, two directions taken out afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from counterpop.runs import BOTH_SIDES, Dials, Strengths
+from counterpop.training.methods.plain import Plain
+
+COARSE: Strengths = (0.0, 0.4, 0.8, 1.2, 1.6, 2.0)
+
+
+@dataclass(frozen=True)
+class Gradient(Plain):
+    """Plain training with normalised users, which records in a ledger what the gradients do to every item and user.
+
+    `tune` then takes the popular direction out of the items and the conformity direction out of the users. A look at
+    validation during training tries a coarse grid of both strengths, because that is how the model will be used.
+    Limit: one direction for all items and one for all users.
+    """
+
+    name: ClassVar[str] = "gradient"
+    title: ClassVar[str] = "gradient"
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    normalises: ClassVar[bool] = True
+    keeps_ledger: ClassVar[bool] = True
+    dials: ClassVar[Dials | None] = BOTH_SIDES
+    looks: ClassVar[tuple[Strengths, Strengths]] = (COARSE, COARSE)

@@ -1,0 +1,53 @@
+"""Plain training: BPR or BCE on inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.embeddings import FloatArray
+from counterpop.interactions import Interactions
+from counterpop.training.methods.contract import Method
+
+if TYPE_CHECKING:
+    from counterpop.training.device.losses import TripleLoss
+    from counterpop.training.native import Objective
+    from counterpop.training.settings import Settings
+
+# With little L2, a rare item's scores keep what it started with: better to start near 0 (experiments/baselines.md).
+SMALL_START = {"initial_scale": 0.01}
+
+
+@dataclass(frozen=True)
+class Plain(Method):
+    """BPR or BCE on inner products, nothing else.
+
+    Limit: whatever popularity does to the scores stays in them.
+    """
+
+    name: ClassVar[str] = "plain"
+    title: ClassVar[str] = "plain"
+    losses: ClassVar[tuple[str, ...]] = ("bpr", "bce")
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "mf": {"lr": 0.05, "reg": 1e-5} | SMALL_START,
+        "lightgcn": {"lr": 5e-3, "reg": 1e-5} | SMALL_START,
+    }
+    takes_scores: ClassVar[bool] = True
+
+    def weights(self, counts: NDArray[np.int64]) -> FloatArray:
+        """(I,) what a triple counts by its seen item; empty if all count the same."""
+        return np.empty(0, np.float32)
+
+    def native(self, train: Interactions, settings: Settings, threads: int) -> Objective:
+        from counterpop.training.methods.plain.native import ScoresObjective
+
+        return ScoresObjective(train, settings, threads, self.weights(train.item_counts))
+
+    def torch(self, train: Interactions, settings: Settings) -> TripleLoss:
+        from counterpop.training.methods.plain.torch import ScoresLoss
+
+        return ScoresLoss(train, settings, self.weights(train.item_counts))
