@@ -11,6 +11,7 @@ from torch import Tensor
 
 from counterpop.interactions import Interactions, apart
 from counterpop.training.backbones.contract import Start
+from counterpop.training.device import find_device
 from counterpop.training.graph import graph_of
 
 
@@ -20,7 +21,7 @@ class Smoothed(torch.nn.Module):
     def __init__(self, start: Start) -> None:
         super().__init__()
         train, settings = start.train, start.settings
-        device = torch.device(settings.device)
+        device = find_device(settings)
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
         self._copies = settings.method.item_copies  # CausE: a graph of the treated rows beside the other
         users, items = start.first_values()
