@@ -20,10 +20,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpop import readers
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
 from counterpop.readers import Recommendations, read_interactions, read_recommendations
+from counterpop.readers.ids import BLOCK, find_hashes
+from counterpop.readers.text import INFERRED_ROWS
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -185,13 +186,13 @@ def test_hashes_that_share_a_slot_are_told_apart() -> None:
     rng = np.random.default_rng(0)
     known = np.unique(np.concatenate([np.arange(1000), rng.integers(0, 2**63, 5000)]).astype(np.uint64))
     rng.shuffle(known)
-    asked = rng.integers(0, len(known), 3 * readers.BLOCK // 2)
-    assert np.array_equal(readers._find(known[asked], known), asked)
+    asked = rng.integers(0, len(known), 3 * BLOCK // 2)
+    assert np.array_equal(find_hashes(known[asked], known), asked)
 
 
 def test_blocks_join_without_a_seam() -> None:
     rng = np.random.default_rng(1)
-    n = 2 * readers.BLOCK + 17
+    n = 2 * BLOCK + 17
     users, items = rng.integers(0, 900, n), rng.integers(0, 700, n)
     log = read_interactions(pl.DataFrame({"user": users, "item": items}))
     expected = np.unique(users * 700 + items)
@@ -294,7 +295,7 @@ def test_other_kinds_of_ids(tmp_path: Path) -> None:
 
 
 def test_text_column_that_changes_its_type_far_down(tmp_path: Path) -> None:
-    rows = [(n % 50, n % 30, 0) for n in range(readers.INFERRED_ROWS + 10)] + [("x", 3, "note")]
+    rows = [(n % 50, n % 30, 0) for n in range(INFERRED_ROWS + 10)] + [("x", 3, "note")]
     path = write(tmp_path, "log.csv", "user,item,rest\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rows))
     log = read_interactions(path)
     assert set(pairs(log)) == {(str(u), i) for u, i, _ in rows}
@@ -359,7 +360,11 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "extension": (lambda d: write(d, "log.xlsx", "x"), {}, r"log\.xlsx must end in one of \.csv, .*rename"),
     "empty": (lambda d: write(d, "log.csv", ""), {}, "is empty; pass a file"),
     "blank": (lambda d: write(d, "log.csv", "\n\n"), {}, "log.csv has no column 'user'|log.csv could not be read"),
-    "header only": (lambda d: write(d, "log.csv", "user,item\n"), {}, "needs rows, but .*log.csv holds none"),
+    "header only": (
+        lambda d: write(d, "log.csv", "user,item\n"),
+        {},
+        "at least one row is needed, but .*log.csv holds none",
+    ),
     "no user column": (as_csv, {"user": "who"}, "no column 'who', only 'user', 'item'; .* user=, or header=False"),
     "no time column": (lambda d: table(), {"time": "t"}, "polars table has no column 't', .* as time=$"),
     "no rating column": (lambda d: table(), {"min_rating": 3}, "no column 'rating', .* rating="),
@@ -380,7 +385,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "npz lengths": (lambda d: npz(d, user=[0, 1], item=[1, 2, 3]), {}, r"one length, got .*'item': \(3,\)"),
     "npz matrix": (lambda d: npz(d, user=[[0, 1]], item=[[1, 2]]), {}, "must be flat"),
     "npz pickled": (lambda d: npz(d, user=np.array([{}, 1]), item=[1, 2]), {}, "pickled objects.*plain arrays"),
-    "npz cut": (lambda d: cut(as_npz(d)), {}, "is not an npz file, or is cut short"),
+    "npz cut": (lambda d: cut(as_npz(d)), {}, "is not an npz file, or is truncated"),
     "npz damaged": (damaged_npz, {}, "log.npz could not be read as npz"),
     "npz of text": (lambda d: write(d, "log.npz", "user,item"), {}, "is not an npz file"),
     "parquet cut": (lambda d: cut(as_parquet(d)), {}, "log.parquet could not be read as parquet"),
@@ -395,7 +400,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "latin-1": (lambda d: write(d, "log.csv", b"user,item\n1,caf\xe9\n2,b\n"), {}, "could not be read as csv.*utf-8"),
     "gz cut": (lambda d: cut(as_gz(d)), {}, "log.csv.gz could not be read as csv"),
     "txt latin-1": (lambda d: write(d, "log.txt", b"1 caf\xe9\n2 b\n"), {}, "could not be read as text.*utf-8"),
-    "txt alone": (lambda d: write(d, "log.txt", "1 2 3\n\n9\n"), {}, "line 3 holds only '9'; leave"),
+    "txt alone": (lambda d: write(d, "log.txt", "1 2 3\n\n9\n"), {}, "line 3 holds only '9'; remove"),
     "one user": (lambda d: table(user=[4] * 5), {}, "at least two users, but the polars table holds only 4; .*user="),
     "one item": (lambda d: table(item=["x"] * 5), {}, "at least two items, .* only 'x'; .*item="),
     "text rating": (
@@ -415,11 +420,15 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "split null": (lambda d: table(split=[0, 1, None, 3, 3]), {}, "'split' .*row 3 holds nothing"),
     "split list": (lambda d: table(split=[[0]] * 5), {}, "column 'split' .* could not be read as a split"),
     "duration": (lambda d: table(t=[date(2024, 1, 2) - date(2024, 1, 1)] * 4 + [None]), {"time": "t"}, "'t' .*row 5"),
-    "same names": (lambda d: pd.DataFrame([[1, 2]], columns=["user", "user"]), {}, "each column once, got .*user"),
+    "same names": (lambda d: pd.DataFrame([[1, 2]], columns=["user", "user"]), {}, "names .* must differ, got .*user"),
     "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
     "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
-    "empty matrix": (lambda d: sp.csr_matrix((3, 3)), {}, "needs rows, but the SciPy matrix holds none"),
+    "empty matrix": (
+        lambda d: sp.csr_matrix((3, 3)),
+        {},
+        "at least one row is needed, but the SciPy matrix holds none",
+    ),
 }
 
 
@@ -534,7 +543,7 @@ def test_lists_that_cannot_be_used_get_a_sentence(tmp_path: Path) -> None:
     twice = pl.DataFrame({"user": [1, 1, 2], "item": ["b", "c", "b"], "rank": [1, 1, 1]})
     with pytest.raises(InputError, match="user 1 has two items at rank 1; give one list for each user"):
         read_recommendations(twice, LOG)
-    with pytest.raises(InputError, match="lists need rows"):
+    with pytest.raises(InputError, match="at least one row is needed"):
         read_recommendations(twice.clear(), LOG)
     with pytest.raises(InputError, match="no column 'position'"):
         read_recommendations(twice, LOG, rank="position")
