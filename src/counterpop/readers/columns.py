@@ -120,5 +120,7 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
 _CLEANERS = {
     **dict.fromkeys(("user", "item"), clean_ids),
     **dict.fromkeys(("rating", "rank", "score"), _numbers),
-    **{"time": _seconds, "split": _parts, "name": lambda column, *_: column.cast(pl.String)},
+    "time": _seconds,
+    "split": _parts,
+    "name": lambda column, *_: column.cast(pl.String),
 }
