@@ -164,7 +164,7 @@ def test_lists_that_repeat_profiles_are_held_against_all_items() -> None:
     most = found.measures["average_popularity"]
     assert found.measures["highest_popularity"] == pytest.approx(most)
     times = f"{1 + found.measures['amplification']:.2f} times"
-    assert f"nothing but the most popular items would be {times}" in found.verdict.text
+    assert f"recommending only the most popular items would give {times}" in found.verdict.text
     assert found.verdict.text.count(times) >= 2  # and so the lists are
 
 
@@ -371,7 +371,7 @@ def test_wrong_lists_are_refused_with_a_sentence(log: Interactions) -> None:
     assert "positions among the log's 40 items" in refused(log, [[1, 40]], [1])
     assert "positions among" in refused(log, [[1, 2]], [60])
     assert "each user must have one list" in refused(log, [[1], [2]], [5, 5])
-    assert "1 lists repeat one (first: that of user 105)" in refused(log, [[1, 2], [3, 3]], [4, 5])
+    assert "1 lists repeat one (first: the list of user 105)" in refused(log, [[1, 2], [3, 3]], [4, 5])
     other = random_log(N_USERS, N_ITEMS + 1, 0.2)
     assert "the same items" in refused(log, [[1, 2]], [1], held=other)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="matrix of item positions"):

@@ -17,15 +17,9 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import ndcg_score
 
 from conftest import make_log, random_log
+from counterpop.interactions import gini
 from counterpop.metrics.accuracy import discounts, find_hits, hit_rate, ideal_dcg, ndcg, recall
-from counterpop.metrics.popularity import (
-    average_popularity,
-    coverage,
-    exposure,
-    exposure_gini,
-    popularity_groups,
-    tail_share,
-)
+from counterpop.metrics.popularity import average_popularity, coverage, exposure, popularity_groups, tail_share
 
 counts_of_items = arrays(np.int64, st.integers(1, 60), elements=st.integers(0, 9))
 
@@ -124,10 +118,10 @@ def test_ideal_dcg_is_that_of_a_perfect_list() -> None:
 def test_gini_is_the_mean_difference_of_all_pairs(counts: np.ndarray) -> None:
     total = counts.sum()
     if not total:
-        assert math.isnan(exposure_gini(counts))
+        assert math.isnan(gini(counts))
         return
     pairs = sum(abs(int(a) - int(b)) for a, b in itertools.product(counts, counts))
-    assert exposure_gini(counts) == pytest.approx(pairs / (2 * len(counts) * total), abs=1e-12)
+    assert gini(counts) == pytest.approx(pairs / (2 * len(counts) * total), abs=1e-12)
     assert coverage(counts) == sum(c > 0 for c in counts) / len(counts)
 
 
