@@ -360,11 +360,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "extension": (lambda d: write(d, "log.xlsx", "x"), {}, r"log\.xlsx must end in one of \.csv, .*rename"),
     "empty": (lambda d: write(d, "log.csv", ""), {}, "is empty; pass a file"),
     "blank": (lambda d: write(d, "log.csv", "\n\n"), {}, "log.csv has no column 'user'|log.csv could not be read"),
-    "header only": (
-        lambda d: write(d, "log.csv", "user,item\n"),
-        {},
-        "at least one row is needed, but .*log.csv holds none",
-    ),
+    "header only": (lambda d: write(d, "log.csv", "user,item\n"), {}, "must hold rows, but .*log.csv holds none"),
     "no user column": (as_csv, {"user": "who"}, "no column 'who', only 'user', 'item'; .* user=, or header=False"),
     "no time column": (lambda d: table(), {"time": "t"}, "polars table has no column 't', .* as time=$"),
     "no rating column": (lambda d: table(), {"min_rating": 3}, "no column 'rating', .* rating="),
@@ -424,11 +420,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
     "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
-    "empty matrix": (
-        lambda d: sp.csr_matrix((3, 3)),
-        {},
-        "at least one row is needed, but the SciPy matrix holds none",
-    ),
+    "empty matrix": (lambda d: sp.csr_matrix((3, 3)), {}, "must hold rows, but the SciPy matrix holds none"),
 }
 
 
@@ -543,7 +535,7 @@ def test_lists_that_cannot_be_used_get_a_sentence(tmp_path: Path) -> None:
     twice = pl.DataFrame({"user": [1, 1, 2], "item": ["b", "c", "b"], "rank": [1, 1, 1]})
     with pytest.raises(InputError, match="user 1 has two items at rank 1; give one list for each user"):
         read_recommendations(twice, LOG)
-    with pytest.raises(InputError, match="at least one row is needed"):
+    with pytest.raises(InputError, match="must hold rows"):
         read_recommendations(twice.clear(), LOG)
     with pytest.raises(InputError, match="no column 'position'"):
         read_recommendations(twice, LOG, rank="position")

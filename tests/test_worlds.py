@@ -10,7 +10,7 @@ import pytest
 
 from counterpop import splits, worlds
 from counterpop.errors import InputError
-from counterpop.worlds import World, make_world, taste_percentile, taste_recall
+from counterpop.worlds import Truth, World, make_world, taste_percentile, taste_recall
 
 DRAWS = [worlds._draw_exactly, worlds._draw_by_candidates]
 
@@ -72,9 +72,8 @@ def test_draws_follow_the_stated_probabilities(draw: Callable[..., np.ndarray]) 
     conformity, temperature, pull, n = 0.5, 0.7, 0.8, 60_000
     weights = exposure * (np.exp((items @ user - 1) / temperature) + pull * conformity * exposure / 0.4)
     chances = weights / weights.sum()
-    drawn = draw(
-        np.tile(user, (n, 1)), items, exposure, np.full(n, conformity), temperature, pull, np.full(n, 2), generator
-    ).reshape(n, 2)
+    truth = Truth(np.tile(user, (n, 1)), items, exposure, np.ones(n), np.full(n, conformity), temperature, pull)
+    drawn = draw(truth, np.full(n, 2), generator).reshape(n, 2)
     pairs = list(itertools.permutations(range(4), 2))
     expected = n * np.array([chances[i] * chances[j] / (1 - chances[i]) for i, j in pairs])
     got = np.array([(drawn == pair).all(axis=1).sum() for pair in pairs])

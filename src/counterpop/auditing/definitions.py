@@ -74,7 +74,7 @@ DEFINITIONS: Mapping[str, Definition] = {
         "Tail share",
         "share",
         "Share of a list that lies in the tail, mean over the lists. With items sorted by falling interactions, the "
-        "head is the first items whose running sum stays within 80 % of all interactions; all other items are the tail.",
+        "head is the first items whose running sum stays within 80 % of all interactions; the tail is the rest.",
         _ABDOLLAHPOURI_2019,
         "APLT",
     ),

@@ -99,10 +99,7 @@ class Audit:
         """Everything, for JSON: items in bins of popularity ranks, and None for figures that cannot be known."""
         rank, lists = mean_by_rank(self.exposure / max(1, self.users), self.item_counts)
         values: dict[str, Any] = {
-            "k": self.k,
-            "users": self.users,
-            "items": self.items,
-            "head_items": self.head_items,
+            **{name: getattr(self, name) for name in ("k", "users", "items", "head_items")},
             "verdict": {"leaning": self.verdict.leaning, "headline": self.verdict.headline, "text": self.verdict.text},
             **self.measures,
             "published": self.published,

@@ -26,7 +26,7 @@ def read_columns(
     chosen = table.choose(asked)
     rows = table.take(chosen)
     if not rows.height:
-        raise InputError(f"at least one row is needed, but {table.label} holds none; check that it is the right source")
+        raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
     columns = {role: _CLEANERS[role](rows[role], name, table.label) for role, name in chosen.items()}
     ratings = columns.pop("rating", None)
     if ratings is None or min_rating is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
@@ -22,7 +23,7 @@ FLAT = 0.9  # a test whose Gini is below this share of train's was not drawn the
 TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM = range(100, 105)
 
 
-def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, generator: np.random.Generator) -> Rows:
+def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, generator: Generator) -> Rows:
     """This many rows of the pool: random ones, or the latest if `how` is "temporal"."""
     rows = generator.permutation(np.flatnonzero(pool))
     if how == "temporal":
@@ -37,7 +38,7 @@ def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, gene
 
 
 def draw_by_item(
-    log: Interactions, quota: NDArray[np.int64], generator: np.random.Generator, pool: BoolArray | None = None
+    log: Interactions, quota: NDArray[np.int64], generator: Generator, pool: BoolArray | None = None
 ) -> Rows:
     """`quota[i]` rows of each item i in the pool (all if it has fewer): the latest if the log has time, else random."""
     rows = generator.permutation(len(log) if pool is None else np.flatnonzero(pool))
@@ -47,11 +48,7 @@ def draw_by_item(
 
 
 def draw_by_user(
-    log: Interactions,
-    part: Parts,
-    shares: Mapping[int, float],
-    weights: NDArray[np.float64],
-    generator: np.random.Generator,
+    log: Interactions, part: Parts, shares: Mapping[int, float], weights: NDArray[np.float64], generator: Generator
 ) -> None:
     """Moves the given shares of each user's train rows to other parts, in place.
 
@@ -70,7 +67,7 @@ def draw_by_user(
         part[_first_of_each(drawn, log.user_ix, last)] = code
 
 
-def draw_ordinary(log: Interactions, part: Parts, share: float, generator: np.random.Generator) -> None:
+def draw_ordinary(log: Interactions, part: Parts, share: float, generator: Generator) -> None:
     """Marks this share of the observed train rows as the ordinary part, in place.
 
     An item's last train row is never taken, so that no item becomes unrankable.
@@ -80,7 +77,7 @@ def draw_ordinary(log: Interactions, part: Parts, share: float, generator: np.ra
     part[generator.permutation(spare)[: math.ceil(share * len(observed))]] = ORDINARY
 
 
-def carve(log: Interactions, part: Parts, how: str, cap: float, generator: np.random.Generator) -> None:
+def carve(log: Interactions, part: Parts, how: str, cap: float, generator: Generator) -> None:
     """Marks a validation part among the train rows, in place."""
     train = part <= INTERVENED
     if how == "uniform":

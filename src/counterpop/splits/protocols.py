@@ -23,7 +23,7 @@ def split_random(
 ) -> Split:
     """A split in which every pair is equally likely to be in each part: as biased as the log itself."""
     part = _part_overall("random", log, test, valid, seed, ordinary)
-    return _assemble("random", log, part, seed, {"test": test, "valid": valid}, ordinary)
+    return _assemble("random", log, part, seed, {"test": test, "valid": valid, "ordinary": ordinary})
 
 
 def split_temporal(
@@ -34,7 +34,7 @@ def split_temporal(
     Pairs with the same time at a cut are divided at random.
     """
     part = _part_overall("temporal", log, test, valid, seed, ordinary)
-    return _assemble("temporal", log, part, seed, {"test": test, "valid": valid}, ordinary)
+    return _assemble("temporal", log, part, seed, {"test": test, "valid": valid, "ordinary": ordinary})
 
 
 def split_uniform(
@@ -54,7 +54,7 @@ def split_uniform(
     for number, code, stream in zip(numbers, (TEST, VALID), streams, strict=True):
         quota = np.minimum(number, drawing.item_counts(log, part == TRAIN) - 1)
         part[drawing.draw_by_item(log, quota, np.random.default_rng([seed, stream]), part == TRAIN)] = code
-    return _assemble("uniform", log, part, seed, {"test": test, "valid": valid}, ordinary)
+    return _assemble("uniform", log, part, seed, {"test": test, "valid": valid, "ordinary": ordinary})
 
 
 def split_intervened(
@@ -76,8 +76,8 @@ def split_intervened(
     _check(log, ordinary, test=test, valid=valid, intervened=intervened)
     part = np.zeros(len(log), dtype=np.int8)
     _intervene(log, part, {TEST: test, VALID: valid, INTERVENED: intervened}, cap, seed)
-    settings = {"test": test, "valid": valid, "intervened": intervened, "cap": cap}
-    return _assemble("intervened", log, part, seed, settings, ordinary)
+    settings = {"test": test, "valid": valid, "intervened": intervened, "cap": cap, "ordinary": ordinary}
+    return _assemble("intervened", log, part, seed, settings)
 
 
 def split_mixed(
@@ -114,7 +114,7 @@ def split_mixed(
     part[pools[0][:n_intervened]] = TEST
     part[pools[1][: size - n_intervened]] = TEST
     settings = {"proportion": proportion, "test": test, "valid": valid, "intervened": intervened, "cap": cap}
-    return _assemble("mixed", log, part, seed, settings, ordinary)
+    return _assemble("mixed", log, part, seed, settings | {"ordinary": ordinary})
 
 
 def split_as_given(
@@ -145,10 +145,10 @@ def split_as_given(
     part = log.part.copy()
     carved = None
     if not (part == VALID).any():
-        _check_parts(part, TRAIN, TEST)
+        _check_sizes(len(log), train=(part <= INTERVENED).sum(), test=(part == TEST).sum())
         carved = drawing.guess_how_test_was_drawn(log, part) if carve == "auto" else carve
         drawing.carve(log, part, carved, cap, np.random.default_rng([seed, drawing.VALID_STREAM]))
-    return _assemble("as-given", log, part, seed, {"carve": carve, "cap": cap}, ordinary, carved)
+    return _assemble("as-given", log, part, seed, {"carve": carve, "cap": cap, "ordinary": ordinary}, carved)
 
 
 PROTOCOLS: Mapping[str, Callable[..., Split]] = {
@@ -201,34 +201,27 @@ def _check(log: Interactions, ordinary: float, **shares: float) -> None:
         )
 
 
-def _check_parts(part: Parts, *needed: int) -> None:
-    present = np.bincount(part, minlength=LEFT_OUT + 1)
-    present[TRAIN] += present[INTERVENED]
-    names = {TRAIN: "train"} | {code: name for name, code in OTHER_PARTS.items()}
-    for code in needed:
-        if not present[code]:
+def _check_sizes(n_pairs: int, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if not size:
             raise InputError(
-                f"every part of a split must hold pairs, but {names[code]} got none of the log's {len(part)}; give it "
-                "a larger share, or use a larger log"
+                f"every part of a split must hold pairs, but {name} got none of the log's {n_pairs}; give it a larger "
+                "share, or use a larger log"
             )
 
 
 def _assemble(
-    protocol: str,
-    log: Interactions,
-    part: Parts,
-    seed: int,
-    settings: dict[str, Any],
-    ordinary: float,
-    carved: str | None = None,
+    protocol: str, log: Interactions, part: Parts, seed: int, settings: dict[str, Any], carved: str | None = None
 ) -> Split:
     """The split with these parts, after the ordinary validation part has been drawn from train."""
+    ordinary = settings["ordinary"]
     if ordinary > 0:
         drawing.draw_ordinary(log, part, ordinary, np.random.default_rng([seed, drawing.ORDINARY_STREAM]))
-    _check_parts(part, TRAIN, VALID, TEST, *([ORDINARY] if ordinary > 0 else []))
     masks = {"train": part <= INTERVENED} | {name: part == code for name, code in OTHER_PARTS.items()}
     parts = {name: log.rows(mask) for name, mask in masks.items()}
     train, valid, test = parts["train"], parts["valid"], parts["test"]
+    needed = ("train", "valid", "test", "ordinary") if ordinary > 0 else ("train", "valid", "test")
+    _check_sizes(len(log), **{name: len(parts[name]) for name in needed})
     missing = np.flatnonzero((test.item_counts > 0) & (train.item_counts == 0))
     if len(missing):
         note = (
@@ -239,7 +232,7 @@ def _assemble(
     manifest = SplitManifest(
         protocol,
         int(seed),
-        settings | {"ordinary": ordinary},
+        settings,
         carved,
         counts={name: len(rows) for name, rows in parts.items()},
         gini={name: gini(rows.item_counts) if len(rows) else None for name, rows in parts.items()},
