@@ -126,12 +126,12 @@ def ranks_of(order: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def places(ids: Sequence[Any] | Ids, known: Ids, what: str) -> tuple[NDArray[np.intp], BoolArray]:
-    """The position of each id among the sorted known ones, and whether it is one of them."""
+    """The position of each id among the sorted known ones, meaningful only where the second array says it is one."""
     asked = as_ids(ids, known, what)
-    if not len(known):
-        return np.zeros(len(asked), dtype=np.intp), np.zeros(len(asked), dtype=bool)
-    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    return at, np.asarray(known[at] == asked)
+    at = np.searchsorted(known, asked)
+    here = at < len(known)
+    here[here] = known[at[here]] == asked[here]
+    return at, here
 
 
 def apart(log: Interactions, treated: BoolArray) -> Interactions:

@@ -225,16 +225,14 @@ def _parity(shown: IntArray, users: IntArray, log: Interactions, popular: BoolAr
     """PopRSP: how much the chance of being shown differs between head and tail items."""
     in_profile = np.bincount(popular[log.item_ix[np.isin(log.user_ix, users)]], minlength=2)
     candidates = len(users) * np.bincount(popular, minlength=2) - in_profile
-    with np.errstate(invalid="ignore"):
-        return popularity.relative_spread(np.bincount(popular[shown], minlength=2) / candidates)
+    return popularity.relative_spread(np.bincount(popular[shown], minlength=2), candidates)
 
 
 def _opportunity(lists: IntArray, users: IntArray, held: Interactions, popular: BoolArray) -> float:
     """PopREO: how much the chance of a liked item to be shown differs between head and tail."""
     found = np.bincount(popular[lists[find_hits(lists, users, held)]], minlength=2)
     liked = np.bincount(popular[held.item_ix[np.isin(held.user_ix, users)]], minlength=2)
-    with np.errstate(invalid="ignore"):
-        return popularity.relative_spread(found / liked)
+    return popularity.relative_spread(found, liked)
 
 
 def _count_notes(lists: IntArray, users: IntArray, log: Interactions, fresh: BoolArray) -> dict[str, int]:

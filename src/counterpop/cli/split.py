@@ -51,12 +51,8 @@ class Amount(click.ParamType[float]):
     show_default=True,
     help="as-given: how to draw a missing validation part from train; auto: the way the test was drawn.",
 )
-@click.option(
-    "--proportion", type=float, default=1.0, show_default=True, help="mixed: share of test pairs that are intervened."
-)
-@click.option(
-    "--ordinary", type=float, default=0.0, show_default=True, help="Share of train held out for `tune --floor`."
-)
+@click.option("--proportion", type=float, default=1.0, show_default=True, help="mixed: intervened share of test.")
+@click.option("--ordinary", type=float, default=0.0, show_default=True, help="Share of train kept for `tune --floor`.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
 def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> dict[str, Any]:

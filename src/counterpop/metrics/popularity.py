@@ -81,13 +81,14 @@ def jensen_shannon(first: NDArray[np.float64], second: NDArray[np.float64]) -> N
     return np.asarray((rel_entr(first, half) + rel_entr(second, half)).sum(axis=-1) / (2 * np.log(2)))
 
 
-def relative_spread(rates: NDArray[np.float64]) -> float:
-    """Standard deviation / mean of the groups' rates: 0 if all are equal; NaN if one is unknown or all are 0.
+def relative_spread(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> float:
+    """Standard deviation / mean of the rates counts / totals: 0 if all are equal; NaN if a total or all counts are 0.
 
-    >>> relative_spread(np.array([0.75, 0.25]))
+    >>> relative_spread(np.array([3, 1]), np.array([4, 4]))
     0.5
     """
     with np.errstate(invalid="ignore"):
+        rates = counts / totals
         return float(np.std(rates) / np.mean(rates))
 
 

@@ -49,9 +49,8 @@ def split_uniform(
     """
     _check(log, ordinary)
     part = np.zeros(len(log), dtype=np.int8)
-    numbers = [_number_per_item(log, "test", test), _number_per_item(log, "valid", valid)]
-    streams = (drawing.TEST_STREAM, drawing.VALID_STREAM)
-    for number, code, stream in zip(numbers, (TEST, VALID), streams, strict=True):
+    numbers = _number_per_item(log, "test", test), _number_per_item(log, "valid", valid)
+    for number, code, stream in zip(numbers, (TEST, VALID), (drawing.TEST_STREAM, drawing.VALID_STREAM), strict=True):
         quota = np.minimum(number, drawing.item_counts(log, part == TRAIN) - 1)
         part[drawing.draw_by_item(log, quota, np.random.default_rng([seed, stream]), part == TRAIN)] = code
     return _assemble("uniform", log, part, seed, {"test": test, "valid": valid, "ordinary": ordinary})
