@@ -134,7 +134,7 @@ def places(ids: Sequence[Any] | Ids, known: Ids, what: str) -> tuple[NDArray[np.
     return at, here
 
 
-def apart(log: Interactions, treated: BoolArray) -> Interactions:
+def separate_treated(log: Interactions, treated: BoolArray) -> Interactions:
     """A log with two copies of every user and item: treated rows go to the second copy of both."""
     shift = treated.astype(np.int32)
     user_ix, item_ix = log.user_ix + shift * log.n_users, log.item_ix + shift * log.n_items
