@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import random_log
+from builders import random_log
 from counterpop.interactions import Interactions
 from counterpop.runs import Model
 from counterpop.training.methods import DICE, IPS, MACR, CausE

@@ -13,7 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from conftest import make_log, random_log
+from builders import make_log, random_log
 from counterpop import artifacts
 from counterpop.cli import main
 from counterpop.directions import find_directions

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from conftest import make_log, random_log
+from builders import make_log, random_log
 from counterpop.interactions import Interactions
 from counterpop.kernels import twins
 from counterpop.kernels.alias import alias_table

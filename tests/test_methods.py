@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import make_log, random_log
+from builders import make_log, random_log
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
 from counterpop.kernels import cause, dice, macr, twins
