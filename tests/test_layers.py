@@ -26,6 +26,7 @@ LAYERS = [
     "directions",
     "adjustment",
     "ranking",
+    "recommender",
     "metrics",
     "evaluation",
     "tuning",

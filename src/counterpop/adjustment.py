@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,10 +47,6 @@ class Adjustment:
     user_direction: FloatArray
     item_strength: float
     user_strength: float
-    embeddings: Embeddings | None = None
-    """The vectors it was made for, where they are at hand."""
-    refit: bool = False
-    """Whether those were trained on train + validation, so that a test leaves both out of its lists."""
     segments: Segments | None = None
     """Strengths for segments of users, where they have been proven better than one pair for all."""
 
@@ -59,7 +55,7 @@ class Adjustment:
             if not np.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, got {getattr(self, name)!r}")
 
-    def with_strengths(self, item_strength: float, user_strength: float) -> Adjustment:
+    def with_strengths(self, item_strength: float, user_strength: float) -> Self:
         """The same directions at other strengths."""
         return replace(self, item_strength=item_strength, user_strength=user_strength)
 

@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,10 +31,13 @@ from safetensors.numpy import load_file, save_file
 from counterpop import __version__
 from counterpop.adjustment import Adjustment, Segments
 from counterpop.debiasing import Debiasing
+from counterpop.directions import find_directions
 from counterpop.embeddings import Embeddings
-from counterpop.errors import ArtifactError, InputError
+from counterpop.errors import ArtifactError, CounterpopWarning, InputError
+from counterpop.evaluation import On
 from counterpop.interactions import Ids, Interactions
 from counterpop.ledger import Ledger
+from counterpop.recommender import Recommender
 from counterpop.runs import Dials, Model, Run
 from counterpop.splits import Development, Split, SplitManifest
 from counterpop.tuning import Grid
@@ -132,8 +136,43 @@ def load_run(path: str | Path) -> SavedRun:
     )
     if not manifest["tuning"]:
         return SavedRun(folder, run, manifest)
-    adjustment = _read_adjustment(folder, manifest["tuning"], run.embeddings, run.refit is not None)
+    adjustment = _read_adjustment(folder, manifest["tuning"])
     return SavedRun(folder, run, manifest, adjustment, _read_grid(folder / "grid.parquet", manifest["tuning"]))
+
+
+def load(path: str | Path) -> Recommender:
+    """The final model of a run folder at its tuned strengths; train and validation items are left out of lists."""
+    return recommender_of(load_run(path), load_development(path))
+
+
+def trained_on(saved: SavedRun, known: Development, on: On = "test") -> Interactions:
+    """The interactions behind the model that `on` calls for: see `recommender_of`."""
+    return known.refit_train() if saved.run.refit is not None and on == "test" else known.train
+
+
+def recommender_of(saved: SavedRun, known: Development, on: On = "test") -> Recommender:
+    """The model of a run that `on` calls for, at its tuned strengths, or at strengths 0 if it has not been tuned.
+
+    Test and serving use the final model and leave train and validation items out. Validation uses the model that
+    was trained without it and leaves train items out.
+    """
+    run, tuning = saved.run, saved.manifest["tuning"] or {}
+    if not tuning and run.model.dials is not None:
+        text = f"{saved.path} has not been tuned, so its strengths are 0; run `counterpop tune` first"
+        warnings.warn(CounterpopWarning(text), stacklevel=2)
+    model = run.final if on == "test" else run.model
+    adjustment = saved.adjustment
+    if adjustment is None or model is not run.final:
+        by = tuning.get("item_direction"), tuning.get("user_direction")
+        found = find_directions(model, trained_on(saved, known, on), *by)
+        strengths = tuning.get("item_strength", 0.0), tuning.get("user_strength", 0.0)
+        adjustment = Adjustment(found.item, found.user, *strengths)
+    return Recommender(
+        **vars(adjustment),
+        embeddings=model.embeddings,
+        seen=known.refit_train() if on == "test" else known.train,
+        refit=run.refit is not None and on == "test",
+    )
 
 
 def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
@@ -402,22 +441,14 @@ def _write_directions(adjustment: Adjustment, folder: Path) -> None:
     )
 
 
-def _read_adjustment(
-    folder: Path, tuning: Mapping[str, Any], embeddings: Embeddings | None = None, refit: bool = False
-) -> Adjustment:
+def _read_adjustment(folder: Path, tuning: Mapping[str, Any]) -> Adjustment:
     tensors = _read_tensors(folder / "adjustment.safetensors")
     found = tuning.get("segments")
     segments = found and Segments(
         found["by"], tuple(found["bounds"]), tuple((item, user) for item, user in found["strengths"])
     )
     return Adjustment(
-        tensors["item_direction"],
-        tensors["user_direction"],
-        tuning["item_strength"],
-        tuning["user_strength"],
-        embeddings,
-        refit,
-        segments,
+        tensors["item_direction"], tensors["user_direction"], tuning["item_strength"], tuning["user_strength"], segments
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
 from counterpop.ledger import GradientPicture, Ledger, gradient_picture
@@ -29,7 +28,7 @@ from counterpop.metrics.popularity import (
     relative_spread,
     tail_share,
 )
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 
 Kind = Literal["count", "share", "lift", "number"]
 Leaning = Literal["popular", "even", "tail", "middle", "ends", "unknown"]
@@ -376,7 +375,7 @@ def audit(
 
 
 def audit_model(
-    adjustment: Adjustment,
+    recommender: Recommender,
     log: Interactions,
     k: int = 20,
     *,
@@ -387,7 +386,7 @@ def audit_model(
 ) -> Audit:
     """The bias of a model's lists for all users who have a row in the log; what they have is not ranked."""
     users = np.flatnonzero(log.user_counts).astype(np.int32)
-    lists, _ = rank_users(adjustment, users, log, k, threads)
+    lists, _ = replace(recommender, seen=log).recommend(users, k, threads=threads)
     return audit(lists, users, log, held=held, ledger=ledger, notes=notes)
 
 

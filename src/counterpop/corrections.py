@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import rel_entr
 
-from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings, check_same_ids
 from counterpop.errors import InputError
 from counterpop.evaluation import measure
 from counterpop.interactions import IntArray, Interactions
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
-from counterpop.ranking import rank, tie_order
+from counterpop.recommender import Recommender
 from counterpop.runs import FIXED, STRENGTHS, Model, Run
 from counterpop.splits import Development, Split
 from counterpop.tuning import LOWER_IS_BETTER, Target, search_strengths
@@ -140,9 +139,7 @@ def _measure(vectors: Embeddings, known: Development, target: Target, k: int) ->
     return grid.at(0.0, 0.0)[target]
 
 
-def calibrated_lists(
-    adjustment: Adjustment, users: IntArray, seen: Interactions, k: int, strength: float, pool: int = POOL
-) -> IntArray:
+def calibrated_lists(recommender: Recommender, users: IntArray, k: int, strength: float, pool: int = POOL) -> IntArray:
     """(B, K) lists of which the popularity resembles what their user has seen, chosen from the best `pool`.
 
     Items are taken one by one: each time the one with the largest (1 - strength) x its relevance - strength
@@ -152,20 +149,10 @@ def calibrated_lists(
     Source: Abdollahpouri et al., User-centered evaluation of popularity bias, 2021.
     Limit: a user who saw mostly popular items keeps getting them: this calibrates the bias, it removes none.
     """
-    vectors = adjustment.embeddings
-    if vectors is None:
-        raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
-    check_same_ids(vectors, seen)
     if not 0 <= strength <= 1:
         raise InputError(f"strength must be from 0 to 1, got {strength}")
-    items, scores = rank(
-        adjustment.query(vectors.user_vectors[users]),
-        vectors.item_vectors,
-        max(pool, k),
-        users=users,
-        seen=[seen],
-        ties=tie_order(vectors.item_ids),
-    )
+    items, scores = recommender.recommend(users, max(pool, k))
+    seen = recommender.seen
     group_of = popularity_groups(seen.item_counts)
     profile = np.zeros((seen.n_users, HEAD_GROUPS + 1))
     np.add.at(profile, (seen.user_ix, group_of[seen.item_ix]), 1)
@@ -190,13 +177,14 @@ def calibrated_lists(
 
 
 def choose_calibration(
-    adjustment: Adjustment, known: Development, *, k: int = 20, strengths: Sequence[float] = CALIBRATIONS
+    recommender: Recommender, known: Development, *, k: int = 20, strengths: Sequence[float] = CALIBRATIONS
 ) -> float:
     """The strength of `calibrated_lists` with the best recall on validation; of equals the first."""
     users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
+    recommender = replace(recommender, seen=known.train)
     recall = {}
     for strength in strengths:
-        lists = calibrated_lists(adjustment, users, known.train, k, strength)
+        lists = calibrated_lists(recommender, users, k, strength)
         recall[strength] = measure(lists, users, known.train, known.valid, resamples=0).recall
     return max(recall, key=lambda strength: recall[strength])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from counterpop.adjustment import Adjustment
 from counterpop.embeddings import check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
@@ -26,7 +25,7 @@ from counterpop.metrics.popularity import (
     popularity_groups,
     tail_share,
 )
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 from counterpop.splits import Split
 
 On = Literal["valid", "test"]
@@ -97,7 +96,7 @@ class Evaluation:
 
 
 def evaluate(
-    adjustment: Adjustment,
+    recommender: Recommender,
     split: Split,
     on: On = "test",
     k: int = 20,
@@ -106,31 +105,29 @@ def evaluate(
     seed: int = 0,
     threads: int | None = None,
 ) -> Evaluation:
-    """The model behind an adjustment, plain and adjusted, measured on a held-out part.
+    """A model, plain and adjusted, measured on a held-out part.
 
-    Train items are never ranked; after a refit on train + validation neither are validation items, and only
-    the test part can be measured. Means go over the users who have at least one held-out item.
+    Train items are never ranked. After a refit on train + validation, validation items are not ranked either,
+    and only the test part can be measured. Means are over the users who have at least one held-out item. The
+    split decides what is left out of the lists; `recommender.seen` is not used.
     """
-    if adjustment.embeddings is None:
-        raise InputError("an adjustment without its vectors cannot be evaluated; take the one that tune returned")
     if on not in ("valid", "test"):
         raise InputError(f"on must be 'valid' or 'test', got {on!r}")
-    if on == "valid" and adjustment.refit:
+    if on == "valid" and recommender.refit:
         raise InputError("this model was trained on the validation part as well; evaluate it on test")
     known = split.development
-    train = known.refit_train() if adjustment.refit else known.train
+    adjusted = replace(recommender, seen=known.refit_train() if recommender.refit else known.train)
     held = split.test if on == "test" else known.valid
-    plain, adjusted = (
-        measure_model(a, train, held, k, resamples=resamples, seed=seed, threads=threads)
-        for a in (adjustment.with_strengths(0.0, 0.0), adjustment)
+    before, after = (
+        measure_model(model, held, k, resamples=resamples, seed=seed, threads=threads)
+        for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
     )
-    strengths = adjustment.item_strength, adjustment.user_strength
-    return Evaluation(k, on, *strengths, plain, adjusted, compare(adjusted, plain, seed=seed))
+    strengths = recommender.item_strength, recommender.user_strength
+    return Evaluation(k, on, *strengths, before, after, compare(after, before, seed=seed))
 
 
 def measure_model(
-    adjustment: Adjustment,
-    train: Interactions,
+    recommender: Recommender,
     held: Interactions,
     k: int = 20,
     *,
@@ -138,12 +135,11 @@ def measure_model(
     seed: int = 0,
     threads: int | None = None,
 ) -> Measures:
-    """The measures of an adjusted model's lists, train items left out."""
-    if adjustment.embeddings is not None:
-        check_same_ids(adjustment.embeddings, held)
+    """The measures of a model's lists for the users of `held`; popularity is that of the log it leaves out."""
+    check_same_ids(recommender.embeddings, held)
     users = np.flatnonzero(held.user_counts).astype(np.int32)
-    lists, _ = rank_users(adjustment, users, train, k, threads)
-    return measure(lists, users, train, held, resamples=resamples, seed=seed)
+    lists, _ = recommender.recommend(users, k, threads=threads)
+    return measure(lists, users, recommender.seen, held, resamples=resamples, seed=seed)
 
 
 def measure(

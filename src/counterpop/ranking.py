@@ -8,8 +8,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
-from counterpop.embeddings import FloatArray, check_same_ids
+from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.threads import core_count, in_stretches
@@ -93,22 +92,3 @@ def rank(
 
     in_stretches(work, len(queries), threads)
     return items, scores
-
-
-def rank_users(
-    adjustment: Adjustment, users: IntArray, seen: Interactions, k: int, threads: int | None = None
-) -> tuple[IntArray, FloatArray]:
-    """The best k items of each user by an adjusted model, and their scores; what `seen` holds is left out."""
-    vectors = adjustment.embeddings
-    if vectors is None:
-        raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
-    check_same_ids(vectors, seen)
-    return rank(
-        adjustment.query(vectors.user_vectors[users]),
-        vectors.item_vectors,
-        k,
-        users=users,
-        seen=[seen],
-        ties=tie_order(vectors.item_ids),
-        threads=threads,
-    )

@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.errors import InputError
@@ -20,6 +19,7 @@ from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.ranking import score_blocks, tie_order
+from counterpop.recommender import Recommender
 from counterpop.runs import FIXED, STRENGTHS, Run
 from counterpop.splits import Development, Split
 
@@ -258,8 +258,8 @@ def choose_strengths(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Tuned(Adjustment):
-    """An adjustment with the grid that its strengths were chosen from."""
+class Tuned(Recommender):
+    """A recommender with the grid that its strengths were chosen from."""
 
     grid: Grid
     ordinary: Grid | None
@@ -305,8 +305,9 @@ def tune(
         directions.item,
         directions.user,
         *strengths,
-        run.embeddings,
-        run.refit is not None,
+        embeddings=run.embeddings,
+        seen=known.refit_train(),
+        refit=run.refit is not None,
         grid=grid,
         ordinary=ordinary,
     )

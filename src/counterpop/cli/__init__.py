@@ -74,8 +74,9 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
         try:
-            with warnings.catch_warnings(record=True) as notes:
+            with warnings.catch_warnings():
                 warnings.simplefilter("always", CounterpopWarning)
+                warnings.showwarning = _show_note
                 result = function(*args, quiet=as_json, **kwargs)
             text = json.dumps(_plain(result), allow_nan=False) if as_json else ""
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -94,13 +95,18 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
                 err=True,
             )
             sys.exit(1)
-        for note in notes:
-            if issubclass(note.category, CounterpopWarning):
-                click.echo(f"Note: {note.message}", err=True)
         if as_json:
             click.echo(text)
 
     return command
+
+
+def _show_note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Prints our own warnings at once, past any spinner; those of libraries are dropped."""
+    from counterpop.cli.progress import console
+
+    if issubclass(category, CounterpopWarning):
+        console.print(f"Note: {message}")
 
 
 def _sentence(error: BaseException) -> str:

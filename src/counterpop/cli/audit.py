@@ -11,15 +11,14 @@ from click.core import ParameterSource
 
 from counterpop import artifacts
 from counterpop.adapters.files import read_vectors
-from counterpop.adjustment import Adjustment
 from counterpop.auditing import Audit, audit, audit_model
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import output, working
 from counterpop.debiasing import as_embeddings
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, restrict
 from counterpop.readers import read_interactions, read_recommendations
+from counterpop.recommender import Recommender
 from counterpop.reporting import audit_table, write_audit
 
 K = 20  # of a model's lists
@@ -139,12 +138,12 @@ def _option(name: str) -> str:
 def audit_run(path: str | Path, k: int = K) -> tuple[dict[str, Audit], dict[str, Any]]:
     """The final model of a run folder as trained and, where it is adjusted, as adjusted."""
     saved, split = artifacts.load_run(path), artifacts.load_split(path)
-    adjustment = adjustment_for(saved, split.development)
-    log = trained_on(saved, split.development)
-    strengths = {"item_strength": adjustment.item_strength, "user_strength": adjustment.user_strength}
-    ways = {"as trained": adjustment.with_strengths(0.0, 0.0)}
+    recommender = artifacts.recommender_of(saved, split.development)
+    log = artifacts.trained_on(saved, split.development)
+    strengths = {"item_strength": recommender.item_strength, "user_strength": recommender.user_strength}
+    ways = {"as trained": recommender.with_strengths(0.0, 0.0)}
     if any(strengths.values()):
-        ways["adjusted"] = adjustment
+        ways["adjusted"] = recommender
     audits = {name: audit_model(way, log, k, held=split.test, ledger=saved.run.ledger) for name, way in ways.items()}
     return audits, {"run": str(path), **strengths}
 
@@ -164,7 +163,8 @@ def audit_vectors(
     held, lost = match(later, known)
     axis = np.eye(1, vectors.dim, dtype=np.float32)[0]  # at strength 0 a direction takes no part
     notes = {"without_vector": len(log) - len(known), "unknown_held_out": lost}
-    return audit_model(Adjustment(axis, axis, 0.0, 0.0, vectors), known, k, held=held, notes=notes)
+    model = Recommender(axis, axis, 0.0, 0.0, embeddings=vectors, seen=known)
+    return audit_model(model, known, k, held=held, notes=notes)
 
 
 def match(later: Interactions | None, log: Interactions) -> tuple[Interactions | None, int]:

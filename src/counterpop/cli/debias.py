@@ -118,7 +118,7 @@ def command(
         made_from = {
             name: str(Path(path).resolve()) for name, path in (sources | {"interactions": interactions}).items() if path
         }
-        adjusted = adjust(found.embeddings, found) if write_vectors and found.embeddings else None
+        adjusted = adjust(found.embeddings, found) if write_vectors else None
         artifacts.save_adjustment(found, out, adjusted, made_from | columns | choice)
         write_debiasing(found, Path(out) / "report.html", Path(sources["model"] or interactions).name)
     if not quiet:

@@ -12,13 +12,11 @@ import numpy as np
 import polars as pl
 
 from counterpop import artifacts
-from counterpop.adjustment import Adjustment
 from counterpop.cli import shell
 from counterpop.cli.audit import audit_run
-from counterpop.cli.loading import adjustment_for
 from counterpop.cli.progress import output, training_progress
 from counterpop.cli.report import summarise
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 from counterpop.reporting import comparison_table, write_audit, write_report
 from counterpop.splits import Split, split_uniform
 from counterpop.training import train
@@ -30,10 +28,10 @@ from counterpop.worlds import World, make_world, taste_recall
 SETTINGS: dict[str, Any] = {"dim": 64, "lr": 0.05, "sampling": "interactions", "ledger_every": 4}
 
 
-def found_favourites(world: World, adjustment: Adjustment, split: Split, k: int = 20) -> float:
+def found_favourites(world: World, model: Recommender, split: Split, k: int = 20) -> float:
     """Share of the k items that users truly like most, of those not in train, that are in their lists."""
     users = np.arange(split.train.n_users, dtype=np.int32)
-    lists, _ = rank_users(adjustment, users, split.train, k)
+    lists, _ = replace(model, seen=split.train).recommend(users, k)
     return float(taste_recall(world, lists, exclude=split.train).mean())
 
 
@@ -69,10 +67,10 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
         if method == "gradient":
             tuned = tune(run, split)
             artifacts.save_tuning(path, tuned, tuned.grid, {"target": "recall", "k": 20})
-        adjustment = adjustment_for(artifacts.load_run(path), split.development)
+        model = artifacts.load(path)
         truth = {
-            "plain": found_favourites(world, adjustment.with_strengths(0.0, 0.0), split),
-            "adjusted": found_favourites(world, adjustment, split),
+            "plain": found_favourites(world, model.with_strengths(0.0, 0.0), split),
+            "adjusted": found_favourites(world, model, split),
         }
         reports.append(replace(summarise(path), truth=truth))
         result[name] = reports[-1].evaluation.to_json() | {"true_taste_recall": truth}

@@ -11,10 +11,8 @@ import polars as pl
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
-from counterpop.ranking import rank_users
 
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
 
@@ -57,19 +55,15 @@ def command(
     """
     if out and Path(out).suffix not in WRITERS:
         raise InputError(f"--out must end in {', '.join(WRITERS)}, got {out}")
-    saved, known = artifacts.load_run(run), artifacts.load_development(run)
-    adjustment = adjustment_for(saved, known)
-    vectors = saved.run.embeddings
-    everything = known.refit_train()
-    at = (
-        np.arange(everything.n_users, dtype=np.int32) if users is None else everything.user_positions(read_users(users))
-    )
-    adjustment = adjustment.with_strengths(
-        adjustment.item_strength if item_strength is None else item_strength,
-        adjustment.user_strength if user_strength is None else user_strength,
+    model = artifacts.load(run)
+    seen, vectors = model.seen, model.embeddings
+    at = np.arange(seen.n_users, dtype=np.int32) if users is None else seen.user_positions(read_users(users))
+    model = model.with_strengths(
+        model.item_strength if item_strength is None else item_strength,
+        model.user_strength if user_strength is None else user_strength,
     )
     with working(f"ranking for {len(at):,} users"):
-        items, scores = rank_users(adjustment, at, everything, k)
+        items, scores = model.recommend(at, k)
     row, place = np.nonzero(items >= 0)
     table = pl.DataFrame(
         {
@@ -85,12 +79,6 @@ def command(
         console.print(f"Wrote {len(table):,} recommendations for {len(at):,} users to {out}.")
     elif not quiet:
         click.echo(table.write_csv(), nl=False)
-    result = {
-        "run": run,
-        "users": len(at),
-        "k": k,
-        "out": out,
-        "item_strength": adjustment.item_strength,
-        "user_strength": adjustment.user_strength,
-    }
+    strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
+    result = {"run": run, "users": len(at), "k": k, "out": out, **strengths}
     return result if out else result | {"recommendations": table.to_dicts()}

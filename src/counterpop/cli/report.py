@@ -10,7 +10,6 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, evaluate
 from counterpop.reporting import RunReport, write_report
@@ -23,8 +22,8 @@ def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> 
         Path(path).resolve().name,
         saved.run.settings | {"versions": saved.manifest["versions"]},
         saved.run.history,
-        evaluate(adjustment_for(saved, split.development, on), split, on, k, seed=seed),
-        trained_on(saved, split.development, on).item_counts,
+        evaluate(artifacts.recommender_of(saved, split.development, on), split, on, k, seed=seed),
+        artifacts.trained_on(saved, split.development, on).item_counts,
         saved.grid,
         saved.run.ledger,
     )

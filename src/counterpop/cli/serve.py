@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.loading import adjustment_for, trained_on
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
 from counterpop.readers import read_names
@@ -32,15 +31,12 @@ def load_served(run: str | Path, names: str | None = None, item: str = "item", n
     from counterpop.serving.model import ServedModel, Trial
 
     saved, known = artifacts.load_run(run), artifacts.load_development(run)
-    adjustment = adjustment_for(saved, known)
-    tried = adjustment if saved.run.refit is None else adjustment_for(saved, known, "valid")
     model = ServedModel(
         Path(run).resolve().name,
         saved.manifest["written"],
-        adjustment,
-        trained_on(saved, known),
-        known.refit_train(),
-        Trial(tried, known.train, known.valid),
+        artifacts.recommender_of(saved, known),
+        artifacts.trained_on(saved, known),
+        Trial(artifacts.recommender_of(saved, known, "valid"), known.valid),
         read_names(names, saved.run.embeddings.item_ids, item=item, name=name) if names else None,
     )
     _ = model.popular
