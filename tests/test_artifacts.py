@@ -124,7 +124,7 @@ def change_manifest(folder: Path, **changes: object) -> None:
 
 def test_a_newer_format_is_refused(folder: Path) -> None:
     change_manifest(folder / "run", format=artifacts.FORMAT + 1)
-    with pytest.raises(ArtifactError, match="newer than this version's 1; upgrade"):
+    with pytest.raises(ArtifactError, match="newer than this version's 2; upgrade"):
         cp.load_run(folder / "run")
 
 
@@ -157,7 +157,7 @@ def test_a_crash_while_writing_leaves_the_old_one_whole(
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(artifacts, "_write_model", fail)
+    monkeypatch.setattr(artifacts.runs, "_write_model", fail)
     with pytest.raises(OSError, match="disk full"):
         cp.save_run(run, folder / "run", split)
     assert (folder / "run" / "manifest.json").read_bytes() == before
@@ -170,7 +170,7 @@ def test_a_new_run_takes_the_place_of_the_old(
     folder: Path, run: cp.Run, split: cp.Split, exchange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exchange:  # as on systems that cannot let two folders change places in one step
-        monkeypatch.setattr(artifacts.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr(artifacts.folder.ctypes, "CDLL", lambda *_, **__: object())
     cp.save_run(run, folder / "run", split)
     assert cp.load_run(folder / "run").adjustment is None
     assert sorted(path.name for path in folder.iterdir()) == ["run", "split"]
@@ -178,7 +178,7 @@ def test_a_new_run_takes_the_place_of_the_old(
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, run: cp.Run, split: cp.Split) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds something else and is left alone"):
+    with pytest.raises(InputError, match="holds something else, which is not overwritten"):
         cp.save_run(run, tmp_path, split)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -189,13 +189,13 @@ def test_the_split_of_a_run_is_linked(folder: Path) -> None:
 
 
 def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, split: cp.Split) -> None:
-    with pytest.raises(InputError, match="holds a run and is left alone"):
+    with pytest.raises(InputError, match="holds a run, which is not overwritten"):
         cp.save_split(split, folder / "run")
-    with pytest.raises(InputError, match="holds a split and is left alone"):
+    with pytest.raises(InputError, match="holds a split, which is not overwritten"):
         cp.save_run(run, folder / "split", split)
     (folder / "web").mkdir()
     (folder / "web" / "manifest.json").write_text('{"name": "something of the web"}')
-    with pytest.raises(InputError, match="is left alone"):
+    with pytest.raises(InputError, match="is not overwritten"):
         cp.save_run(run, folder / "web", split)
 
 

@@ -90,7 +90,7 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
     assert tuned["item_strength"] == 0 and tuned["adjusted"]["recall"] >= tuned["plain"]["recall"]
     none = call_json("tune", folder / "dice")
     assert (none["item_strength"], none["user_strength"]) == (0, 0)
-    assert "dice has no strengths of its own" in call("tune", folder / "dice").stdout
+    assert "dice has no strengths to tune" in call("tune", folder / "dice").stdout
     made = call_json("correct", folder / "run", "--by", "tten", "--out", folder / "tten")
     assert made["by"] == "tten" and made["valid"] >= made["plain"]
     runs = [folder / name for name in ("dice", "macr", "tten")]
@@ -320,7 +320,7 @@ def test_a_run_is_not_trained_before_its_place_is_known_to_be_free(folder: Path,
     (tmp_path / "mine.txt").write_text("mine")
     refused = call("train", folder / "split", "--epochs", 100000, "--out", tmp_path)
     assert refused.exit_code == 1
-    assert "holds something else and is left alone" in refused.stderr
+    assert "holds something else, which is not overwritten" in refused.stderr
 
 
 def test_the_audit_of_a_run_is_that_of_the_library(folder: Path, tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_the_audit_of_vectors_leaves_out_what_users_have(folder: Path, tmp_path:
     assert "already_chosen" not in printed["notes"]
     pl.read_parquet(tmp_path / "items.parquet").tail(-3).write_parquet(tmp_path / "items.parquet")
     refused = call(*words)
-    assert refused.exit_code == 1 and "pass --drop-unknown to leave them out" in refused.stderr
+    assert refused.exit_code == 1 and "(--drop-unknown) to leave them out" in refused.stderr
     lost = call_json(*words, "--drop-unknown")["notes"]
     assert lost["without_vector"] == split.train.item_counts[:3].sum()
     assert lost["unknown_held_out"] == split.test.item_counts[:3].sum()
@@ -413,10 +413,10 @@ def test_an_audit_wants_one_thing_to_audit(folder: Path) -> None:
     lists, log = ("--recommendations", "lists.csv"), ("--interactions", folder / "log.csv")
     vectors = ("--user-vectors", "u.npy", "--item-vectors", "v.npy")
     for words, sentence in (
-        ((*lists, *log, "--drop-unknown"), "--drop-unknown goes with --item-vectors only; leave it out"),
-        ((*vectors, *log, "--keep-unknown"), "--keep-unknown goes with --recommendations only; leave it out"),
-        ((folder / "run", "--score", "score"), "--score goes with --recommendations only; leave it out"),
-        ((folder / "run", "--user", "who"), "--user goes with --interactions only; leave it out"),
+        ((*lists, *log, "--drop-unknown"), "--drop-unknown works only together with --item-vectors"),
+        ((*vectors, *log, "--keep-unknown"), "--keep-unknown works only together with --recommendations"),
+        ((folder / "run", "--score", "score"), "--score works only together with --recommendations"),
+        ((folder / "run", "--user", "who"), "--user works only together with --interactions"),
     ):
         refused = call("audit", *words)
         assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.stderr

@@ -41,6 +41,7 @@ LAYERS = [
     "adapters",
     "paper",
     "serving",
+    "demo",
     "cli",
     "__main__",
 ]
