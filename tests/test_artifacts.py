@@ -1,7 +1,8 @@
 """Run and split folders: what goes in comes out, and nothing broken is taken for whole."""
 
 import json
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import counterpop as cp
 from counterpop import artifacts
 from counterpop.errors import ArtifactError, InputError
+from counterpop.runs import STRENGTHS
 from counterpop.tuning import tune
 
 
@@ -228,3 +230,29 @@ def test_a_run_is_written_through_a_link(folder: Path, run: cp.Run, split: cp.Sp
     assert (folder / "current").is_symlink()
     assert cp.load_run(folder / "run").adjustment is None
     assert (folder / "run" / "model.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_run_of_format_1_gets_the_dials_of_its_method(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    """Format 1 may lack the grids: the method's name tells what can be tuned."""
+    bare = replace(run, model=replace(run.model, dials=None), refit=None)
+    for method, grids in (("gradient", (STRENGTHS, STRENGTHS)), ("plain", None), ("plain+tten", None)):
+        cp.save_run(replace(bare, settings=run.settings | {"method": method}), folder / "old", split)
+        assert cp.load_run(folder / "old").run.model.dials is None
+        change_manifest(folder / "old", format=1)
+        dials = cp.load_run(folder / "old").run.model.dials
+        assert (dials and (dials.item_strengths, dials.user_strengths)) == grids
+        expected = pytest.warns(cp.CounterpopWarning, match="has not been tuned, so its strengths are 0")
+        with expected if grids else nullcontext():
+            assert cp.load(folder / "old").item_strength == 0
+
+
+def test_load_gives_the_final_model_at_its_tuned_strengths(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    model, tuned = cp.load(folder / "run"), tune(run, split)
+    assert isinstance(model, cp.Recommender) and model.refit
+    users = np.arange(20, dtype=np.int32)
+    for first, second in zip(model.recommend(users, 10), tuned.recommend(users, 10), strict=True):
+        assert np.array_equal(first, second)
+    seen = np.zeros((split.train.n_users, split.train.n_items), dtype=bool)
+    seen[model.seen.user_ix, model.seen.item_ix] = True
+    assert len(model.seen) == len(split.development.refit_train())
+    assert not seen[users[:, None], model.recommend(users, 10)[0]].any()

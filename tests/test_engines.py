@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from counterpop.training.device.lightgcn import LightGCN as TorchLightGCN
+from counterpop.training.lightgcn import LightGCN
+from counterpop.training.mf import MatrixFactorisation
 
 from conftest import make_log, random_log
 from counterpop import artifacts
@@ -23,11 +26,8 @@ from counterpop.kernels.graph import adam
 from counterpop.kernels.threads import crew
 from counterpop.splits import Development, Split
 from counterpop.training import Settings, train
-from counterpop.training.device.lightgcn import LightGCN as TorchLightGCN
 from counterpop.training.device.measuring import directions_of, search_on_device
 from counterpop.training.device.trainees import DeviceEncoder, DeviceTables
-from counterpop.training.lightgcn import LightGCN
-from counterpop.training.mf import MatrixFactorisation
 from counterpop.training.sampling import Triples
 from counterpop.tuning import search_strengths, tune
 from counterpop.worlds import World, taste_recall

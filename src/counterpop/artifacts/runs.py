@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from counterpop.ledger import Ledger
 from counterpop.recommender import Recommender
 from counterpop.runs import Dials, Model, Run
 from counterpop.splits import Development, Split
+from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
 
 
@@ -164,5 +165,6 @@ def _read_model(path: Path, users: Ids, items: Ids, method: str | None) -> Model
 
 
 def _dials_of(method: str, direction: FloatArray | None) -> Dials | None:
-    """The dials of a run in format 1 that was saved without their grids: those of its method."""
-    return None  # until the list of methods has them
+    """The dials of a run in format 1 that was saved without their grids: those of its method, if it is built in."""
+    dials = next((known.dials for known in METHODS if known.name == method), None)
+    return dials and replace(dials, user_direction=direction)
