@@ -29,6 +29,7 @@ LAYERS = [
     "recommender",
     "metrics",
     "evaluation",
+    "grid",
     "tuning",
     "corrections",
     "training",

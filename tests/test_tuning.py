@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import make_log, random_log, vectors_for
+from counterpop import grid as grid_layout
 from counterpop import tuning
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings
@@ -88,7 +89,7 @@ def test_cells_anchors_and_threads_do_not_show(
     axes = {"item_strengths": QUARTERS, "user_strengths": (0.0, 0.5, 2.5)}
     plain = search_strengths(*case, k=10, **axes)
     for name, value in (("CELL_ITEMS", cell_items), ("MOST_CELLS", most_cells), ("_ANCHORS", anchors)):
-        monkeypatch.setattr(tuning, name, value)
+        monkeypatch.setattr(grid_layout, name, value)
     assert_same(search_strengths(*case, k=10, threads=threads, **axes), plain.values)
 
 
@@ -121,18 +122,18 @@ def test_rounding_hides_no_item(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         users.astype(np.float32), items.repeat(2, axis=0).astype(np.float32), train.user_ids, train.item_ids
     )
     east = np.eye(dim, dtype=np.float32)[0]
-    monkeypatch.setattr(tuning, "CELL_ITEMS", 1)
-    monkeypatch.setattr(tuning, "MOST_CELLS", 10**6)
+    monkeypatch.setattr(grid_layout, "CELL_ITEMS", 1)
+    monkeypatch.setattr(grid_layout, "MOST_CELLS", 10**6)
     case = (vectors, Directions(east, east), train, held)
     grid = search_strengths(*case, k=10)
-    closed = tuning._cells
+    closed = tuning.group_items
 
     def without_bounds(*parts: np.ndarray):
         cells = closed(*parts)
         widest = np.array([-1e30, 1e30, -1e30, 1e30], np.float32)[:, None]
         return dataclasses.replace(cells, boxes=np.repeat(widest, cells.boxes.shape[1], axis=1))
 
-    monkeypatch.setattr(tuning, "_cells", without_bounds)
+    monkeypatch.setattr(tuning, "group_items", without_bounds)
     whole = search_strengths(*case, k=10)
     assert whole.looked_at > 0.9 * n_items
     for name in METRICS:
@@ -191,7 +192,7 @@ def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
 
 
 def test_nothing_held_out_is_said(split: Split) -> None:
-    with pytest.raises(InputError, match="chosen on held-out pairs, but the validation part or a user has none"):
+    with pytest.raises(InputError, match="chosen on held-out pairs, but the validation part or one of its users has none"):
         search_strengths(*exact_case(split.train), split.train, split.valid.rows(np.zeros(len(split.valid), bool)))
 
 
@@ -352,5 +353,5 @@ def test_vectors_of_another_log_are_refused(split: Split) -> None:
 
 def test_a_floor_out_of_reach_is_said() -> None:
     grid = made_up_grid(recall=[[1, 2]])
-    with pytest.raises(InputError, match="no pair of strengths keeps to the floor"):
+    with pytest.raises(InputError, match="no pair of strengths satisfies the floor"):
         choose_strengths(grid, floor={"recall": 3.0}, ordinary=grid)
