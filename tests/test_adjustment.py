@@ -106,7 +106,7 @@ def test_queries_come_back_in_float32(dtype: type) -> None:
 
 @pytest.mark.parametrize("shape", [(6,), (5, 8), ()])
 def test_a_vector_of_another_width_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=r"a user vector must have 7 numbers like the directions, got shape"):
+    with pytest.raises(InputError, match=r"a user vector must have 7 numbers, like the directions, got shape"):
         random_adjustment(0, 0.6, 1.4).query(np.zeros(shape))
 
 
@@ -126,7 +126,7 @@ def test_each_vector_may_have_strengths_of_its_own() -> None:
     apart = [adjustment.query(u, float(a), float(b)) for u, a, b in zip(users, item, user, strict=True)]
     assert np.allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
     assert together.dtype == np.float32
-    with pytest.raises(InputError, match=r"one number or one for each of the vectors \(5,\), got shapes \(4,\)"):
+    with pytest.raises(InputError, match=r"one number, or one for each of the vectors \(5,\), got shapes \(4,\)"):
         adjustment.query(users, item[:4])
     with pytest.raises(InputError, match="strengths must be finite numbers"):
         adjustment.query(users, np.full(5, np.nan, dtype=np.float32))

@@ -84,7 +84,7 @@ def jensen_shannon(first: NDArray[np.float64], second: NDArray[np.float64]) -> P
     array([1., 0.])
     """
     half = (first + second) / 2
-    return np.asarray((rel_entr(first, half) + rel_entr(second, half)).sum(axis=1) / (2 * np.log(2)))
+    return np.asarray((rel_entr(first, half) + rel_entr(second, half)).sum(axis=-1) / (2 * np.log(2)))
 
 
 def relative_spread(rates: NDArray[np.float64]) -> float:

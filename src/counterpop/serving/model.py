@@ -1,4 +1,4 @@
-"""A run as it is served: one value that answers every question about its users and items."""
+"""A run ready to serve: one value with everything that requests ask for."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from counterpop.metrics.popularity import exposure
 from counterpop.ranking import rank
 from counterpop.recommender import Recommender
 
-FOLD_IN_REG = 4.0  # of a mean squared item vector; chosen on validation, see docs/serving.md
-LIST_LENGTH = 20  # of the lists that the fallback counts
-MOST_LISTS = 20_000  # users whose lists it counts, at most
+FOLD_IN_REG = 4.0  # times the mean squared length of an item vector; chosen on validation, see docs/serving.md
+LIST_LENGTH = 20  # of the lists that the fallback is counted from
+MOST_LISTS = 20_000  # maximum number of those lists
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What strengths are tried on: a model that has not seen the validation part, and that part."""
+    """What the dashboard measures on: a model that has not seen the validation part, and that part."""
 
     recommender: Recommender
     valid: Interactions
@@ -32,18 +32,18 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """Vectors, adjustment, what users have seen, names of items. Every list is exact (see `ranking`)."""
+    """A recommender, what it was trained on, and the names of items. Every list is exact (see `ranking`)."""
 
     name: str
     written: str
     """When the run folder was written."""
     recommender: Recommender
-    """Leaves train and validation items out of lists."""
+    """It leaves out train and validation items."""
     train: Interactions
-    """What the model was trained on: an item's popularity is its count in it."""
+    """What the model was trained on; an item's popularity is its count in it."""
     trial: Trial
     item_names: Sequence[str | None] | None = None
-    """For each item position, where there is a table of names."""
+    """By item position, if there is a table of names."""
 
     @property
     def vectors(self) -> Embeddings:
@@ -59,10 +59,10 @@ class ServedModel:
 
     @cached_property
     def popular(self) -> tuple[IntArray, FloatArray]:
-        """What users hold in common at the tuned strengths: all items, best first, and their scores.
+        """All items by how many adjusted lists hold them, at the tuned strengths, and their scores.
 
-        The score of an item is the share of users (at most 20,000, evenly spread) whose list of 20 holds it:
-        popularity among lists that popularity was taken out of. Items in nobody's list follow by count.
+        The score of an item is the share of users (at most 20,000, evenly spread) whose list of 20 holds it: its
+        popularity in lists from which popularity was removed. Items in no list come last, by count.
         """
         users = np.unique(np.linspace(0, self.seen.n_users - 1, MOST_LISTS).astype(np.int32))
         lists, _ = self.recommend(users, LIST_LENGTH)
@@ -73,8 +73,8 @@ class ServedModel:
     def recommend(
         self, users: IntArray, k: int, item_strength: float | None = None, user_strength: float | None = None
     ) -> tuple[IntArray, FloatArray]:
-        """The best k items of each user and their scores (B, K); places left over hold item -1."""
-        # one thread: requests run side by side, and starting threads costs more than a small batch
+        """The best k items for each user and their scores (B, K); -1 fills a list that runs out of items."""
+        # one thread: requests run in parallel, and starting threads costs more than ranking a small batch
         return self.recommender.recommend(users, k, item_strength, user_strength, threads=1)
 
     def recommend_to(
@@ -84,7 +84,7 @@ class ServedModel:
         item_strength: float | None = None,
         user_strength: float | None = None,
     ) -> tuple[IntArray, FloatArray]:
-        """The same for users who are known only by items they touched, which are left out of the lists."""
+        """The same for users known only by the items they have touched, which are left out of their lists."""
         touched = [np.unique(history) for history in histories]
         queries = self.recommender.query(
             fold_in(self.vectors.item_vectors, touched, self.fold_in_reg), item_strength, user_strength
@@ -101,7 +101,7 @@ class ServedModel:
         return items[:k], scores[:k]
 
     def similar(self, item: int, k: int, item_strength: float | None = None) -> tuple[IntArray, FloatArray]:
-        """The k other items nearest to one by the cosine of their adjusted vectors, and the cosines (K,).
+        """The k items most similar to an item by the cosine of their adjusted vectors, and the cosines (K,).
 
         Zero vectors have a cosine of 0 with everything.
         """
@@ -123,26 +123,26 @@ class ServedModel:
 
 
 def ridge(item_vectors: FloatArray) -> float:
-    """The reg of `fold_in`: four times the mean squared length of the catalogue's vectors."""
+    """The reg for `fold_in`: four times the mean squared length of the item vectors."""
     return FOLD_IN_REG * float(np.mean(np.einsum("id,id->i", item_vectors, item_vectors))) or 1.0
 
 
 def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray], reg: float) -> FloatArray:
-    """(B, D) a vector for each history: the ridge regression that gives the items in it a score of 1.
+    """(B, D) a user vector for each history: the ridge regression that gives its items a score of 1.
 
-    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items. It leans to the mean of the items, but
-    counts what they have in common only once.
+    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items. It is close to the mean of the items, but counts
+    what they have in common only once.
     """
     dim = item_vectors.shape[1]
-    found = np.empty((len(histories), dim), dtype=np.float32)
+    folded = np.empty((len(histories), dim), dtype=np.float32)
     for n, items in enumerate(histories):
         held = item_vectors[items].astype(np.float64)
-        found[n] = np.linalg.solve(held.T @ held + reg * np.eye(dim), held.sum(axis=0))
-    return found
+        folded[n] = np.linalg.solve(held.T @ held + reg * np.eye(dim), held.sum(axis=0))
+    return folded
 
 
 def find(known: Ids, wanted: str | int) -> int | None:
-    """Where an id stands in the sorted `known`; None where it does not. Text must be written as in the log.
+    """The position of an id in the sorted `known`, or None. Text must be written as in the log.
 
     >>> find(np.array([3, 7, 9]), "7"), find(np.array([3, 7, 9]), "07")
     (1, None)
