@@ -11,12 +11,12 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 
 from builders import make_log, random_log, vectors_for
-from counterpop.adjustment import Adjustment
 from counterpop.auditing import CLASSES, DEFINITIONS, NOTES, SEGMENTS, Audit, audit, audit_model
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, head
 from counterpop.ledger import Ledger
 from counterpop.metrics.popularity import jensen_shannon, mean_by_rank, popularity_classes
+from counterpop.recommender import Recommender
 
 N_USERS, N_ITEMS, K = 60, 40, 6
 
@@ -326,7 +326,7 @@ def test_the_audit_of_a_model_equals_that_of_its_lists(log: Interactions) -> Non
     vectors = vectors_for(log)
     flat = np.zeros(vectors.dim, np.float32)
     flat[0] = 1
-    adjustment = Adjustment(flat, flat, 0.5, 0.2, vectors)
+    adjustment = Recommender(flat, flat, 0.5, 0.2, embeddings=vectors, seen=log)
     ledger = Ledger(
         np.random.default_rng(0).random((N_ITEMS, 4, 6), np.float32), np.ones((N_USERS, 4, 6), np.float32), 1, 9
     )

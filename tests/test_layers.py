@@ -26,8 +26,10 @@ LAYERS = [
     "directions",
     "adjustment",
     "ranking",
+    "recommender",
     "metrics",
     "evaluation",
+    "grid",
     "tuning",
     "corrections",
     "training",
@@ -40,6 +42,7 @@ LAYERS = [
     "adapters",
     "paper",
     "serving",
+    "demo",
     "cli",
     "__main__",
 ]

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment, Segments
+from counterpop.adjustment import Segments
 from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.evaluation import PER_USER, Measures, compare, measure, measure_model
 from counterpop.interactions import BoolArray, Ids, Interactions, as_ids, pair_keys, places, restrict
 from counterpop.ledger import Ledger
-from counterpop.ranking import rank, tie_order
+from counterpop.ranking import rank
+from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
 from counterpop.splits import draw_by_item
@@ -73,7 +74,7 @@ class Effect:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Debiasing(Adjustment):
+class Debiasing(Recommender):
     """An adjustment of vectors that somebody else trained, with the proof of its effect.
 
     Where no gain is proven the strengths are 0: leave the vectors as they are.
@@ -216,7 +217,7 @@ def debias(
         report(f"measuring 121 pairs of strengths, {name}")
         grids.append(search_strengths(vectors, directions, part.seen, part.chooses, k=k, user_groups=division.cells))
     tried = choose_strengths(grids[0], target, floor, grids[1])
-    best = Adjustment(directions.item, directions.user, *tried, vectors)
+    best = Recommender(directions.item, directions.user, *tried, embeddings=vectors, seen=log)
     effects = []
     for name, part in zip(PART_NAMES, trial.parts, strict=True):
         report(f"proving strengths {tried[0]} and {tried[1]} on other users, {name}")
@@ -237,7 +238,8 @@ def debias(
         directions.item,
         directions.user,
         *strengths,
-        vectors,
+        embeddings=vectors,
+        seen=log,
         segments=segments,
         uniform=effects[0],
         ordinary=effects[1],
@@ -402,11 +404,10 @@ def _mask(log: Interactions, rows: NDArray[np.intp]) -> BoolArray:
     return mask
 
 
-def _effect(best: Adjustment, part: Part, k: int, seed: int) -> Effect:
+def _effect(best: Recommender, part: Part, k: int, seed: int) -> Effect:
     """An adjustment against the plain vectors on the users who prove."""
-    before, after = (
-        measure_model(a, part.seen, part.proves, k, seed=seed) for a in (best.with_strengths(0.0, 0.0), best)
-    )
+    best = replace(best, seen=part.seen)
+    before, after = (measure_model(a, part.proves, k, seed=seed) for a in (best.with_strengths(0.0, 0.0), best))
     return Effect(before, after, compare(after, before, seed=seed))
 
 
@@ -416,10 +417,15 @@ def is_better(effect: Effect, target: Target) -> bool:
 
 
 def _segment_effect(
-    best: Adjustment, one_pair: Measures, segments: Segments, values: NDArray[np.float64], part: Part, k: int, seed: int
+    best: Recommender,
+    one_pair: Measures,
+    segments: Segments,
+    values: NDArray[np.float64],
+    part: Part,
+    k: int,
+    seed: int,
 ) -> Effect:
     """Strengths by segment against one pair for all, on the users who prove."""
-    assert best.embeddings is not None
     users = one_pair.users
     lists, _ = rank(
         best.query(best.embeddings.user_vectors[users], *segments.strengths_of(values[users])),
@@ -427,7 +433,7 @@ def _segment_effect(
         k,
         users=users,
         seen=[part.seen],
-        ties=tie_order(best.embeddings.item_ids),
+        ties=best.ties,
     )
     apart = measure(lists, users, part.seen, part.proves, seed=seed)
     return Effect(one_pair, apart, compare(apart, one_pair, seed=seed))

@@ -15,6 +15,7 @@ from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.evaluation import compare, measure_model
 from counterpop.interactions import Ids, Interactions, pair_keys
+from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.tuning import Target, choose_strengths, search_strengths
 
@@ -107,18 +108,18 @@ def check_drift(
     directions = find_directions(Model(vectors), new.rows(~np.isin(pair_keys(new), proves)))
     grids = [search_strengths(vectors, directions, part.seen, part.chooses, k=k) for part in trial.parts]
     best = choose_strengths(grids[0], target, floor, grids[1])
-    stored = Adjustment(
+    part = trial.parts[0]
+    stored = Recommender(
         adjustment.item_direction,
         adjustment.user_direction,
         adjustment.item_strength,
         adjustment.user_strength,
-        vectors,
+        embeddings=vectors,
+        seen=part.seen,
     )
-    renewed = Adjustment(directions.item, directions.user, *best, vectors)
-    part = trial.parts[0]
+    renewed = Recommender(directions.item, directions.user, *best, embeddings=vectors, seen=part.seen)
     plain, mine, anew = (
-        measure_model(a, part.seen, part.proves, k, seed=seed)
-        for a in (stored.with_strengths(0.0, 0.0), stored, renewed)
+        measure_model(a, part.proves, k, seed=seed) for a in (stored.with_strengths(0.0, 0.0), stored, renewed)
     )
     against_plain, against_stored, anew_against_plain = (
         Effect(before, after, compare(after, before, seed=seed))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
 from counterpop.auditing.definitions import CLASSES, DEFINITIONS, NOTES, SEGMENTS
 from counterpop.auditing.verdict import Audit
 from counterpop.errors import InputError
@@ -16,7 +16,7 @@ from counterpop.interactions import BoolArray, IntArray, Interactions, gini, hea
 from counterpop.ledger import Ledger, gradient_picture
 from counterpop.metrics import popularity
 from counterpop.metrics.accuracy import find_hits
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 
 PerUser = Mapping[str, NDArray[np.float64]]
 SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
@@ -88,7 +88,7 @@ def audit(
 
 
 def audit_model(
-    adjustment: Adjustment,
+    recommender: Recommender,
     log: Interactions,
     k: int = 20,
     *,
@@ -99,7 +99,7 @@ def audit_model(
 ) -> Audit:
     """The bias of a model's lists for all users who have a row in the log; items they already have are not ranked."""
     users = np.flatnonzero(log.user_counts).astype(np.int32)
-    lists, _ = rank_users(adjustment, users, log, k, threads)
+    lists, _ = replace(recommender, seen=log).recommend(users, k, threads=threads)
     return audit(lists, users, log, held=held, ledger=ledger, notes=notes)
 
 

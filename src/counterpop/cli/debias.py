@@ -13,8 +13,8 @@ from counterpop.adapters import Vectors
 from counterpop.adapters.files import read_ids, read_model, read_vectors
 from counterpop.adjustment import adjust
 from counterpop.cli import shell
+from counterpop.cli.options import _read_floors as read_floors
 from counterpop.cli.progress import output, working
-from counterpop.cli.tune import read_floors
 from counterpop.debiasing import Debiasing, Effect, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import InputError
@@ -118,7 +118,7 @@ def command(
         made_from = {
             name: str(Path(path).resolve()) for name, path in (sources | {"interactions": interactions}).items() if path
         }
-        adjusted = adjust(found.embeddings, found) if write_vectors and found.embeddings else None
+        adjusted = adjust(found.embeddings, found) if write_vectors else None
         artifacts.save_adjustment(found, out, adjusted, made_from | columns | choice)
         write_debiasing(found, Path(out) / "report.html", Path(sources["model"] or interactions).name)
     if not quiet:
