@@ -359,14 +359,14 @@ BAD = {
     "/recommend?user=u1&user_strength=inf": (422, "user_strength must be a finite number"),
     "/recommend?user=u1&user_strength=1e300": (422, "user_strength must be less than or equal to 10"),
     "/recommend?user=u1&item_strength=much": (422, "item_strength must be a valid number"),
-    "/recommend?user=u1&strength=1": (422, "'strength' is no parameter of /recommend"),
+    "/recommend?user=u1&strength=1": (422, "'strength' is not a parameter of /recommend"),
     "/recommend?user=" + "x" * 5000: (422, "user must have at most 256 characters"),
     "/similar?item=nothing": (404, "item 'nothing' is not among the 150 items"),
     "/similar?item=%00": (404, "item"),
     "/explain?user=nobody": (404, "user 'nobody' is not among the 300 users"),
     "/history?user=%F0%9F%98%80": (404, "user"),
     "/audit?k=101": (422, "k must be less than or equal to 100"),
-    "/healthz?verbose=1": (422, "'verbose' is no parameter"),
+    "/healthz?verbose=1": (422, "'verbose' is not a parameter"),
     "/recommend/": (404, "there is nothing at"),
     "//recommend?user=u1": (404, "there is nothing at"),
     "/../../etc/passwd": (404, "there is nothing at"),
@@ -409,7 +409,7 @@ def test_bad_queries_get_a_sentence(server: Server, path: str) -> None:
         ({"users": ["u1"], "k": True}, 422, "k must be a whole number"),
         ({"users": ["u1"], "item_strength": float("nan")}, 422, "item_strength must be a finite number"),
         ({"users": ["u1"], "item_strength": float("inf")}, 422, "item_strength"),
-        ({"users": ["u1"], "more": 1}, 422, "'more' is no parameter"),
+        ({"users": ["u1"], "more": 1}, 422, "'more' is not a parameter"),
         ({"histories": [[]]}, 422, "histories.0 must have at least 1 item"),
         ({"histories": [["i1"] * 1001]}, 422, "histories.0 must have at most 1000 items"),
         ({"histories": [["i1", "nothing"]]}, 404, "item 'nothing' is not among"),
@@ -433,7 +433,7 @@ def test_other_content_and_methods(server: Server) -> None:
     check_refusal(server.ask("/recommend", b'{"users": ["u1"]}', headers=plain), 422, "application/json")
     for method in ("PUT", "DELETE", "PATCH", "POST", "OPTIONS"):
         answer = server.ask("/similar?item=i1", b"", method=method)
-        check_refusal(answer, 405, f"{method} is not offered at '/similar'; use GET")
+        check_refusal(answer, 405, f"{method} is not allowed at '/similar'; use GET")
         assert answer[2]["allow"] == "GET"
     assert server.ask("/recommend", b"", method="PUT")[2]["allow"] == "GET, POST"
     status, body, headers = server.ask("/recommend?user=u1", method="HEAD")
@@ -500,7 +500,7 @@ def test_limits_of_time_and_number(folder: Path, monkeypatch: pytest.MonkeyPatch
             thread.start()
         time.sleep(0.4)
         answer = server.ask("/healthz")
-        check_refusal(answer, 503, "3 requests are under way")
+        check_refusal(answer, 503, "3 requests are already in progress")
         assert answer[2]["retry-after"] == "1"
         for thread in slow:
             thread.join()
@@ -512,7 +512,7 @@ def test_what_is_unforeseen_is_one_sentence_and_a_line_in_the_log(
 ) -> None:
     with serving(folder / "run") as (server, _):
         monkeypatch.setattr(ServedModel, "similar", lambda *_: 1 / 0)
-        check_refusal(server.ask("/similar?item=i1"), 500, "something unforeseen")
+        check_refusal(server.ask("/similar?item=i1"), 500, "unexpected error")
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -526,7 +526,7 @@ def test_tokens(folder: Path) -> None:
             {"Authorization": "Bearer é"},
         ):
             answer = server.ask("/recommend?user=u1", headers=headers)
-            check_refusal(answer, 401, "a bearer token is needed")
+            check_refusal(answer, 401, "a bearer token is required")
             assert answer[2]["www-authenticate"] == "Bearer"
         for path in ("/metrics", "/openapi.json", "/audit", "/measures", "/nowhere", "/users", "/history?user=u1"):
             assert server.ask(path)[0] == 401, path
