@@ -211,8 +211,8 @@ def test_words_follow_numbers(report: RunReport, difference: float, p_value: flo
 
 def test_headline_claims_nothing_where_nothing_was_taken_out(report: RunReport) -> None:
     left = replace(report, evaluation=replace(report.evaluation, item_strength=0.0, user_strength=0.0))
-    assert headline(left) == "As trained: nothing was taken out"
-    assert "leaves the lists as they are" in explanation(left)
+    assert headline(left) == "As trained: nothing was removed"
+    assert "does not change the lists" in explanation(left)
     assert own_contrasts([left]) == []
     assert "first, adjusted" not in render(left).text
     assert len(render(left).values()) == len(LABELS)  # one row of figures, and no difference
@@ -389,7 +389,7 @@ def test_a_failed_report_leaves_the_old_one(report: RunReport, tmp_path: Path, m
             write_report([report], path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(InputError, match="is a folder; name the file"):
+    with pytest.raises(InputError, match="is a folder; pass the path"):
         write_report([report], tmp_path)
 
 

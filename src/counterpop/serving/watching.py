@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -93,25 +93,14 @@ class Watch:
 
 async def aside(work: Callable[[], T]) -> T:
     """The result of the work, done in a daemon thread, which does not keep the server from stopping."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():  # nobody is waiting any more
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on it cannot be cancelled, so the thread can always settle it
 
     def run() -> None:
-        result, failed = None, None
         try:
-            result = work()
+            future.set_result(work())
         except BaseException as error:
-            failed = error
-        with suppress(RuntimeError):  # the loop is gone: the server has stopped
-            loop.call_soon_threadsafe(settle, result, failed)
+            future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
