@@ -202,5 +202,5 @@ def test_the_first_screen_tells_the_finding(visit: Any, reports: list) -> None:
 
 def test_without_scripts_the_text_and_the_tables_remain(visit: Any) -> None:
     page = visit("report", java_script_enabled=False)
-    assert page.locator("noscript").inner_text().startswith("The figures below are drawn by a script")
+    assert page.locator("noscript").inner_text().startswith("The charts below are drawn by a script")
     assert page.locator("table").first.inner_text().count("first, plain") == 1

@@ -65,7 +65,7 @@ def card(name: str, heading: str, lead: str, tiles: Iterable[Tile], more: str = 
 
 def cards(those: Sequence[str]) -> str:
     """The findings at the top of the page, side by side if there are several."""
-    return f'<div class="cards{"" if len(those) > 1 else " alone"}">{"".join(those)}</div>'
+    return f'<div class="cards{"" if len(those) > 1 else " single"}">{"".join(those)}</div>'
 
 
 def panels(those: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ KEPT_AUDITS = 8
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
+    "/curve.js": ("curve.js", "text/javascript"),
     "/page.css": ("page.css", "text/css"),
 }
 NOT_YET: dict[int | str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("counterpop.serving")
-OPEN_PATHS = frozenset(("/", "/page.js", "/page.css", "/healthz", "/readyz"))  # need no token
+OPEN_PATHS = frozenset(("/", "/page.js", "/curve.js", "/page.css", "/healthz", "/readyz"))  # need no token
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
