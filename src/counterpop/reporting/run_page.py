@@ -99,7 +99,7 @@ def _tiles(report: RunReport) -> list[Tile]:
         Tile(
             "Tail items",
             _change(*tail),
-            "of recommendations are not among the popular items, which hold 80&nbsp;% of interactions",
+            "of recommendations are not among the popular items (80&nbsp;% of interactions)",
         ),
         Tile("Held-out choices found", _change(*(_percent(m.recall) for m in both)), note),
     ]
@@ -124,8 +124,8 @@ def _comparison(reports: Sequence[RunReport]) -> Section:
     other = [escape(r.name) for r in reports[1:] if not findings.are_comparable(r, reports[0])]
     note = (
         "Differences with their 95&nbsp;% intervals. “Improved”, “worse”, “higher” and “lower” appear only where "
-        f"p &lt; {SIGNIFICANT}. The p-values are not corrected for the {number} comparisons in this table, about "
-        f"{number * SIGNIFICANT:.1g} of which would look significant by chance."
+        f"p&nbsp;&lt;&nbsp;{SIGNIFICANT}. The p-values are not corrected for the {number} comparisons in this table, "
+        f"about {number * SIGNIFICANT:.1g} of which would look significant by chance."
     )
     if other:
         first = escape(reports[0].name)

@@ -33,7 +33,8 @@ class Recommending(Routes):
                 raise unknown_user(model, asked.user)
             self.counts.fallbacks.inc()
             user, fallback, tuned = asked.user, "popular", model.adjustment
-            dial |= {"item_strength": tuned.item_strength, "user_strength": tuned.user_strength}  # as the list
+            # the strengths at which the common list was computed
+            dial |= {"item_strength": tuned.item_strength, "user_strength": tuned.user_strength}
             items, scores = model.recommend_to_anybody(asked.k)
         else:
             users = np.array([at], dtype=np.int32)
