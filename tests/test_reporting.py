@@ -249,9 +249,9 @@ def test_only_runs_on_the_same_split_are_compared(report: RunReport, other: RunR
     assert len(contrasts([report, other])) == 1
     assert "not compared" not in render(report, other).text
     elsewhere = replace(other.evaluation, plain=replace(other.evaluation.plain, held="another part"))
-    apart = replace(other, evaluation=elsewhere)
-    assert contrasts([report, apart]) == []
-    assert "second: not compared with first, because users, held-out pairs or k differ." in render(report, apart).text
+    foreign = replace(other, evaluation=elsewhere)
+    assert contrasts([report, foreign]) == []
+    assert "second: not compared with first, because users, held-out pairs or k differ." in render(report, foreign).text
 
 
 def test_binned_ranks_keep_their_means(report: RunReport) -> None:
