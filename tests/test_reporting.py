@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
 
 def make_report(name: str, seed: int) -> RunReport:
-    """A model with the true tastes, blurred, plus a bias towards popular items."""
+    """A model that knows true taste, blurred, plus a push towards popular items."""
     world = make_world(150, 120, mean_activity=15)
     split = split_uniform(world.log, seed=0)
     train = split.development.train
@@ -303,7 +303,7 @@ def test_the_trade_off_shows_every_run_plain_and_adjusted(report: RunReport, oth
 
 
 def some_audits(report: RunReport, name: str = "adjusted") -> dict[str, Audit]:
-    """An audit of the same popular items for everybody, and one of different lists for each user."""
+    """An audit of the hits for everybody, and one of lists that change from user to user."""
     log = make_world(150, 120, mean_activity=15).log
     users = np.arange(150, dtype=np.int32)
     hits = np.tile(np.argsort(-log.item_counts)[:10].astype(np.int32), (150, 1))
