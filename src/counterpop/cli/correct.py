@@ -8,8 +8,8 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
+from counterpop.cli.options import k_option, seed_option, target_option
 from counterpop.cli.progress import output, working
-from counterpop.cli.tune import target_option
 from counterpop.corrections import Correction, correct
 from counterpop.tuning import Target
 
@@ -17,9 +17,9 @@ from counterpop.tuning import Target
 @click.command(epilog="Example: counterpop correct RUN --by tten --out CORRECTED")
 @click.argument("run", type=click.Path())
 @click.option("--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores.")
-@target_option
-@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: all strengths are tried.")
+@target_option()
+@k_option
+@seed_option()
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(run: str, by: Correction, target: Target, k: int, seed: int, out: str, quiet: bool) -> dict[str, Any]:

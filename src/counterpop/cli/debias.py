@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -13,8 +13,8 @@ from counterpop.adapters import Vectors
 from counterpop.adapters.files import read_ids, read_model, read_vectors
 from counterpop.adjustment import adjust
 from counterpop.cli import shell
+from counterpop.cli.options import floor_option, k_option, seed_option, target_option
 from counterpop.cli.progress import output, working
-from counterpop.cli.tune import read_floors
 from counterpop.debiasing import Debiasing, Effect, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import InputError
@@ -45,21 +45,9 @@ Does it still fit?
 @click.option("--holdout", type=click.Path(), help="A later log: strengths are chosen and proven on it.")
 @click.option("--user", default="user", show_default=True, help="Column of user ids.")
 @click.option("--item", default="item", show_default=True, help="Column of item ids.")
-@click.option(
-    "--target",
-    type=click.Choice(get_args(Target)),
-    default="recall",
-    show_default=True,
-    help="What to make best on held-out pairs that hold every item about equally often.",
-)
-@click.option(
-    "--floor",
-    multiple=True,
-    callback=read_floors,
-    metavar="METRIC=SHARE",
-    help="Keep at least this share of the plain model's metric on ordinary held-out pairs.",
-)
-@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
+@target_option("held-out pairs that hold every item about equally often")
+@floor_option("ordinary held-out pairs")
+@k_option
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the logs that have no vector.")
 @click.option("--write-vectors", is_flag=True, help="Write the adjusted vectors as well, with their ids.")
 @click.option(
@@ -68,7 +56,7 @@ Does it still fit?
     metavar="FIX",
     help="Tell whether an adjustment still fits --interactions; vectors are those it was made from.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all draws.")
+@seed_option("Seed of all random draws.")
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
 @shell
 def command(

@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, get_args
 
 import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
+from counterpop.cli.options import floor_option, k_option, seed_option, target_option
 from counterpop.cli.progress import output, working
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import Target, tune
 
 
-def read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
-    """{"ndcg": 0.98} from ("ndcg=0.98",)."""
-    floors = {}
-    for value in values:
-        name, _, share = value.partition("=")
-        try:
-            floors[name] = float(share)
-        except ValueError:
-            floors[name] = math.nan
-        if not 0 < floors[name] <= 1:
-            raise click.BadParameter(f"{value!r} is not a metric and a share up to 1, as in ndcg=0.98")
-    return floors
-
-
-target_option = click.option(
-    "--target",
-    type=click.Choice(get_args(Target)),
-    default="recall",
-    show_default=True,
-    help="What to make best on validation.",
-)
-
-
 @click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
 @click.argument("run", type=click.Path())
-@target_option
-@click.option(
-    "--floor",
-    multiple=True,
-    callback=read_floors,
-    metavar="METRIC=SHARE",
-    help="Keep at least this share of the plain model's metric on the ordinary validation part.",
-)
-@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
+@target_option()
+@floor_option("the ordinary validation part")
+@k_option
 @click.option("--item-direction", type=click.Choice(get_args(ItemDirection)), help="[default: the ledger's]")
 @click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help="[default: the ledger's]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Takes no part: the grid is exact.")
+@seed_option()
 @shell
 def command(
     run: str,
