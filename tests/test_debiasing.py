@@ -338,13 +338,13 @@ def test_damaged_and_ambiguous_vector_files_are_refused(tmp_path: Path) -> None:
     assert "cannot be read as npz" in refused("v.npz")
     for broken in (whole[:half], whole[:half] + bytes(200) + whole[half + 200 :]):
         (tmp_path / "v.npz").write_bytes(broken)
-        assert "must be what implicit's model.save wrote" in refused("v.npz", read_model)
+        assert "must be a model saved by implicit" in refused("v.npz", read_model)
     header = b'{"vectors":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}'
     (tmp_path / "v.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     assert "write it again, in float32" in refused("v.safetensors")
     rows = {"id": ["a", "b"], "vector": [[1.0, 2.0], [3.0, 4.0]]}
     pl.DataFrame(rows | {"bias": [1.0, 2.0]}).write_parquet(tmp_path / "v.parquet")
-    assert "no columns but 'id' and 'vector', but has bias as well" in refused("v.parquet")
+    assert "only the columns 'id' and 'vector', but also has bias" in refused("v.parquet")
     pl.DataFrame(rows | {"id": ["a", None]}).write_parquet(tmp_path / "v.parquet")
     assert "every vector needs an id, but 1 have none" in refused("v.parquet")
 

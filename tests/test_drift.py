@@ -174,7 +174,7 @@ def test_the_check_on_the_command_line(world: cp.World, split: cp.Split, tmp_pat
     (tmp_path / "users.npy").unlink()
     lost = call("--check", str(tmp_path / "fix"), "--interactions", new)
     assert lost.exit_code == 1
-    assert "those it was made from are not there" in lost.stderr
+    assert "takes the vectors it was made from, but they are not there" in lost.stderr
     assert "give --user-vectors and --item-vectors" in lost.stderr
 
 

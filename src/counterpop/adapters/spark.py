@@ -1,4 +1,4 @@
-"""Spark: the factors of an ALSModel, in memory or saved; reading a saved one takes no Spark and no Java."""
+"""Spark: the factors of an ALSModel, in memory or saved; reading a saved one needs neither Spark nor Java."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from counterpop.errors import InputError
 
 
 def vectors_of(model: Any) -> Vectors:
-    """The factors and ids of an ALSModel, or of the folder that `model.save` (or `write().save`) left.
+    """The factors and ids of an ALSModel, or of the folder that `model.save` (or `write().save`) wrote.
 
-    Factors travel through Arrow, which Spark 4 brings; for very many, save the model and pass the folder.
+    Factors are transferred through Arrow, which Spark 4 includes; if there are very many, save the model and pass the
+    folder.
     """
     if isinstance(model, str | Path):
         users, items = (_read_folder(Path(model), f"{side}Factors") for side in ("user", "item"))
     elif hasattr(model, "userFactors"):
         users, items = _collect(model.userFactors), _collect(model.itemFactors)
     else:
-        raise InputError(f"an ALSModel or the folder of a saved one is needed, got {type(model).__name__}")
+        raise InputError(f"the model must be an ALSModel or the folder of a saved one, got {type(model).__name__}")
     (user_ids, user_vectors), (item_ids, item_vectors) = users, items
     return as_vectors(user_vectors, item_vectors, user_ids, item_ids)
 
