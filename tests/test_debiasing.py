@@ -356,7 +356,7 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     found = cp.debias(*planted(taste_world, 0.5), log, floor={"ndcg": 0.9})
     write_debiasing(found, tmp_path / "page.html", "<shop>")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f"Yes: take it out, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
+    assert f"Yes: remove it, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
     assert "&lt;shop&gt;" in page
     assert "<shop>" not in page
     assert "the figures are too high" in page
@@ -371,8 +371,8 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
     write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Not proven: leave the vectors as they are" in page
-    assert "chance may explain it (p = 0.047, and p &lt; 0.01 is required)" in page
+    assert "Not significant: leave the vectors as they are" in page
+    assert "not significantly (p = 0.047, and p &lt; 0.01 is required)" in page
     left = cp.debias(taste_world.user_taste, taste_world.item_taste, log, holdout=split.valid)
     segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
     write_debiasing(replace(left, segments=segments, by_segment=left.uniform), tmp_path / "page.html")
