@@ -366,7 +366,8 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     spread = cp.debias(*planted(taste_world, 0.5), log, target="gini", floor={"recall": 0.9})
     write_debiasing(spread, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "gini is better (the 95\u00a0% intervals do not overlap)" in page
+    assert "gini on uniform held-out pairs" in page
+    assert "is better (the 95\u00a0% intervals do not overlap)" in page
     row = dict(found.uniform.comparison["recall"], p_value=0.047)
     unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
     write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html")

@@ -20,7 +20,7 @@ def vectors_of(model: Any, *, user_ids: RowIds = None, item_ids: RowIds = None) 
     the index that serves the model contains them too, and the score is the inner product of whole rows.
     """
     if isinstance(model, str | Path):
-        return _from_file(existing_file(model), user_ids, item_ids)
+        return as_vectors(*_read_factors(existing_file(model)), user_ids, item_ids)
     users, items = (getattr(model, f"{side}_factors", None) for side in ("user", "item"))
     if users is None or items is None:
         raise InputError(
@@ -32,12 +32,10 @@ def vectors_of(model: Any, *, user_ids: RowIds = None, item_ids: RowIds = None) 
     return as_vectors(users, items, user_ids, item_ids)
 
 
-def _from_file(path: Path, user_ids: RowIds, item_ids: RowIds) -> Vectors:
+def _read_factors(path: Path) -> tuple[Any, Any]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return as_vectors(arrays["user_factors"], arrays["item_factors"], user_ids, item_ids)
-    except InputError:
-        raise
+            return arrays["user_factors"], arrays["item_factors"]
     except DAMAGED as error:
         raise InputError(
             f"{path} must be a model saved by implicit, with user_factors and item_factors ({error}); save it again"

@@ -65,14 +65,10 @@ class _Inert:
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def ignore(self, *values: Any) -> None:
         pass
 
-    def append(self, value: Any) -> None:
-        pass
-
-    def extend(self, values: Any) -> None:
-        pass
+    __setitem__ = append = extend = ignore
 
 
 def _data_of(data: Any, *_: Any) -> Any:

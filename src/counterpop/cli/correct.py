@@ -18,7 +18,7 @@ from counterpop.tuning import Target
 @click.argument("run", type=click.Path())
 @click.option("--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores.")
 @target_option()
-@k_option
+@k_option()
 @seed_option()
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell

@@ -37,9 +37,9 @@ Does it still fit?
 @click.option("--holdout", type=click.Path(), help="A later log, to tune and test the strengths on.")
 @click.option("--user", default="user", show_default=True, help="Column of user ids.")
 @click.option("--item", default="item", show_default=True, help="Column of item ids.")
-@target_option("held-out pairs that hold every item about equally often")
-@floor_option("ordinary held-out pairs")
-@k_option
+@target_option(help="Metric to optimise on held-out pairs that hold every item about equally often.")
+@floor_option(help="Keep at least this share of the plain model's metric on ordinary held-out pairs.")
+@k_option()
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the logs that have no vector.")
 @click.option("--write-vectors", is_flag=True, help="Also write the adjusted vectors, with their ids.")
 @click.option(
@@ -48,7 +48,7 @@ Does it still fit?
     metavar="FIX",
     help="Check whether an adjustment still fits --interactions and the vectors it was made from.",
 )
-@seed_option("Seed of all random draws.")
+@seed_option(help="Seed of all random draws.")
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
 @shell
 def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -95,24 +95,10 @@ def _line(effect: Effect, metric: str) -> str:
 def _print_debiasing(found: Debiasing, out: str) -> None:
     for name, effect in (("Uniform", found.uniform), ("Ordinary", found.ordinary)):
         output.print(f"{name} held-out pairs, {len(effect.plain.users):,} users: {_line(effect, found.target)}")
-    if found.sample is not None:
-        output.print(f"The catalogue is large: tuned and tested on random samples of at most {found.sample:,} users.")
-    if found.in_sample:
-        output.print("The model was trained on these pairs, so the figures are too high; use --holdout for true ones.")
-    if not found.gained:
-        proof = found.uniform.proof(found.target)
-        verdict = f"The gain is not significant ({proof})" if found.unproven else "There is no gain"
-        output.print(
-            f"{verdict} at the best strengths ({found.tried[0]}, {found.tried[1]}): leave the vectors as they are. "
-            f"Wrote {out} with strengths 0, and {out}/report.html."
-        )
-        return
-    if found.price:
-        output.print(found.price)
+    output.print(f"{found.headline}.", *found.sentences, sep="\n")
     if found.segments is not None and found.by_segment is not None:
         output.print(f"Strengths by {found.segments.by} do better still: {_line(found.by_segment, found.target)}")
-    strengths = f"Item strength {found.item_strength}, user strength {found.user_strength}"
-    output.print(f"{strengths}. Wrote {out} and {out}/report.html.")
+    output.print(f"Wrote {out} and {out}/report.html.")
 
 
 def _print_drift(drift: Drift) -> None:

@@ -1,44 +1,14 @@
-"""Options that several commands share."""
+"""Options that several commands share; what differs between commands, mostly the help, is passed as a keyword."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, get_args
+from functools import partial
+from typing import get_args
 
 import click
 
 from counterpop.tuning import Target
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-k_option = click.option(
-    "--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the recommendation lists."
-)
-
-
-def seed_option(help: str = "Ignored: this command is deterministic.") -> Decorator:
-    return click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help=help)
-
-
-def target_option(on: str = "validation") -> Decorator:
-    return click.option(
-        "--target",
-        type=click.Choice(get_args(Target)),
-        default="recall",
-        show_default=True,
-        help=f"Metric to optimise on {on}.",
-    )
-
-
-def floor_option(on: str) -> Decorator:
-    return click.option(
-        "--floor",
-        multiple=True,
-        callback=_read_floors,
-        metavar="METRIC=SHARE",
-        help=f"Keep at least this share of the plain model's metric on {on}.",
-    )
 
 
 def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -53,3 +23,25 @@ def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, 
         if not 0 < floors[name] <= 1:
             raise click.BadParameter(f"{value!r} is not a metric and a share up to 1, as in ndcg=0.98")
     return floors
+
+
+_option = partial(click.option, show_default=True)
+k_option = partial(_option, "--k", type=click.IntRange(min=1), default=20, help="Length of the recommendation lists.")
+seed_option = partial(
+    _option, "--seed", type=click.IntRange(min=0), default=0, help="Ignored: this command is deterministic."
+)
+target_option = partial(
+    _option,
+    "--target",
+    type=click.Choice(get_args(Target)),
+    default="recall",
+    help="Metric to optimise on the validation part.",
+)
+floor_option = partial(
+    click.option,
+    "--floor",
+    multiple=True,
+    callback=_read_floors,
+    metavar="METRIC=SHARE",
+    help="Keep at least this share of the plain model's metric on the ordinary validation part.",
+)

@@ -17,8 +17,8 @@ from counterpop.tuning import Target, tune
 @click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
 @click.argument("run", type=click.Path())
 @target_option()
-@floor_option("the ordinary validation part")
-@k_option
+@floor_option()
+@k_option()
 @click.option("--item-direction", type=click.Choice(get_args(ItemDirection)), help="[default: the ledger's]")
 @click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help="[default: the ledger's]")
 @seed_option()

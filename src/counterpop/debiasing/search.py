@@ -31,6 +31,11 @@ from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target
 
+IN_SAMPLE = (
+    "The model was trained on the held-out pairs: the strengths carry over, but the figures are too high. A later log "
+    "(--holdout) gives true ones."
+)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Debiasing(Adjustment):
@@ -66,19 +71,43 @@ class Debiasing(Adjustment):
         return (self.item_strength, self.user_strength) != (0.0, 0.0)
 
     @property
-    def unproven(self) -> bool:
-        """Whether the strengths are 0 because the gain of the best strengths was not significant."""
-        return not self.gained and self.uniform.gain(self.target) > 0
+    def headline(self) -> str:
+        """Whether to use the adjustment, in one line."""
+        if self.gained:
+            return f"Yes: remove it, at item strength {self.item_strength}, user strength {self.user_strength}"
+        return f"{'Not significant' if self._looks_better else 'No'}: leave the vectors as they are"
+
+    @property
+    def sentences(self) -> list[str]:
+        """The reason for the headline, and what to know about the figures."""
+        proof = self.uniform.proof(self.target)
+        outcome = f"looks better, but not significantly ({proof})" if self._looks_better else "is no better"
+        outcome = f"is better ({proof})" if self.gained else f"{outcome}, so the strengths are 0"
+        sentences = [
+            f"At the best strengths ({self.tried[0]} item, {self.tried[1]} user), {self.target.replace('_', ' ')} on "
+            f"uniform held-out pairs of users who were not used for tuning {outcome}."
+        ]
+        if self.price:
+            sentences.append(self.price)
+        if self.in_sample:
+            sentences.append(IN_SAMPLE)
+        if self.sample is not None:
+            sentences.append(f"The catalogue is large: each half is a random sample of at most {self.sample:,} users.")
+        return sentences
+
+    @property
+    def _looks_better(self) -> bool:
+        return self.uniform.gain(self.target) > 0
 
     @property
     def price(self) -> str:
         """What the gain costs in recall on ordinary held-out pairs: a sentence, or "" if nothing."""
         if not self.gained or self.ordinary.gain("recall") >= 0 or not self.ordinary.is_proven("recall"):
             return ""
-        plain, adjusted = self.ordinary.plain.recall, self.ordinary.adjusted.recall
         return (
-            "The price: on ordinary held-out pairs, which favour items that are popular already, recall falls "
-            f"from {plain:.4f} to {adjusted:.4f}; a floor (--floor recall=0.95) limits this."
+            "The price: on ordinary held-out pairs, which favour items that are popular already, recall falls from "
+            f"{self.ordinary.plain.recall:.4f} to {self.ordinary.adjusted.recall:.4f}; a floor (--floor recall=0.95) "
+            "limits this."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection, UserDirection
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, Measures, compare, measure
-from counterpop.interactions import BoolArray, IntArray, Interactions, pair_keys
+from counterpop.interactions import IntArray, Interactions, pair_keys
 from counterpop.ranking import rank, tie_order
 from counterpop.splits import draw_by_item
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths, search_strengths
@@ -126,15 +125,16 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
     generator = np.random.default_rng([seed, PAIR_STREAM])
     if later is None:
         of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
-        uniform = _mask(log, draw_by_item(log, np.full(log.n_items, of_each), generator))
-        some = _mask(log, generator.choice(len(log), uniform.sum(), replace=False))
-        parts = [(log.rows(~mask), log.rows(mask)) for mask in (uniform, some)]
+        uniform = draw_by_item(log, np.full(log.n_items, of_each), generator)
+        ordinary = generator.choice(len(log), len(uniform), replace=False)
+        masks = [np.isin(np.arange(len(log)), rows) for rows in (uniform, ordinary)]
+        parts = [(log.rows(~mask), log.rows(mask)) for mask in masks]
     else:
         later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
         if not len(later):
             raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
         flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
-        uniform = _mask(later, draw_by_item(later, np.full(log.n_items, flat), generator))
+        uniform = np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))
         parts = [(log, later.rows(uniform)), (log, later)]
     chance = np.random.default_rng([seed, USER_STREAM]).random(log.n_users)
     most = max(1, MOST_SCORES // log.n_items)
@@ -149,17 +149,10 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
                     f"{int((held.user_counts > 0).sum())}; pass a longer log"
                 )
             sampled |= len(users) > most
-            mask = np.zeros(log.n_users, dtype=bool)
-            mask[users[np.argsort(chance[users])[:most]]] = True
-            sides.append(held.rows(mask[held.user_ix]))
+            users = users[np.argsort(chance[users])[:most]]
+            sides.append(held.rows(np.isin(held.user_ix, users)))
         divided.append(Part(seen, *sides))
     return Trial((divided[0], divided[1]), most if sampled else None)
-
-
-def _mask(log: Interactions, rows: NDArray[np.intp]) -> BoolArray:
-    mask = np.zeros(len(log), dtype=bool)
-    mask[rows] = True
-    return mask
 
 
 def tune_on(

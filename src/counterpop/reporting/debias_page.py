@@ -27,33 +27,9 @@ def render_debiasing(found: Debiasing, name: str) -> str:
 
 
 def _card(found: Debiasing, name: str) -> str:
-    label = LABELS[found.target].lower()
-    pair = f"item strength {found.tried[0]}, user strength {found.tried[1]}"
-    proof = found.uniform.proof(found.target)
-    if found.gained:
-        heading = f"Yes: remove it, at {pair}"
-        text = f"On held-out pairs that hold every item about equally often, {label} is better ({proof})."
-    elif found.unproven:
-        heading = "Not significant: leave the vectors as they are"
-        text = (
-            f"At the best strengths ({pair}), {label} looks better on users who were not used for tuning, but not "
-            f"significantly ({proof}), so the strengths are 0. More users might settle it."
-        )
-    else:
-        heading = "No: leave the vectors as they are"
-        text = f"At the best strengths ({pair}), {label} is no better on other users, so the strengths are 0."
-    if found.price:
-        text += f" {found.price}"
-    if found.in_sample:
-        text += (
-            " The model was trained on the held-out pairs: the strengths carry over, but the figures are too high. "
-            "A later log (--holdout) gives true ones."
-        )
-    if found.sample is not None:
-        text += f" The catalogue is large: each half is a random sample of at most {found.sample:,} users."
     tiles = [_tile(title, effect, found) for title, effect in _parts(found)]
     tiles.append(_tile("Popularity, uniform pairs", found.uniform, found, "average_popularity"))
-    return card(name, heading, escape(text), tiles)
+    return card(name, found.headline, escape(" ".join(found.sentences)), tiles)
 
 
 def _parts(found: Debiasing) -> list[tuple[str, Effect]]:
