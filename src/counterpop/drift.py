@@ -111,4 +111,4 @@ def check_drift(
         abs(float(adjustment.item_direction @ directions.item)),
         abs(float(adjustment.user_direction @ directions.user)),
     )
-    return Drift(*cosines, strengths, best, against_plain, renewed, target, trained_on is None, verdict)
+    return Drift(*cosines, strengths, best, against_plain, renewed, target, trial.in_sample, verdict)

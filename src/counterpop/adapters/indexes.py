@@ -33,13 +33,7 @@ def recall_of(search: Callable[[FloatArray, int], Any], item_vectors: FloatArray
     `search` returns positions in `item_vectors`, (B, K). Compare plain and transformed queries: the links of a graph
     (HNSW) built on inner products lead towards long, popular vectors, so it finds fewer of the others.
     """
-    exact, _ = rank(
-        queries,
-        item_vectors,
-        k,
-        users=np.zeros(len(queries), dtype=np.int32),
-        seen=[],
-        ties=np.arange(len(item_vectors)),
-    )
+    users, ties = np.zeros(len(queries), dtype=np.int32), np.arange(len(item_vectors))
+    exact, _ = rank(queries, item_vectors, k, users=users, seen=[], ties=ties)
     found = np.asarray(search(queries, k)).astype(np.int64)
     return float(np.mean([np.isin(mine, theirs).mean() for mine, theirs in zip(exact, found, strict=True)]))

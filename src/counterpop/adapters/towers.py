@@ -31,10 +31,7 @@ def vectors_of(
     vector for each. Scores must be inner products; a model that scores by cosine must return unit vectors.
     Put a torch model into `eval` mode first.
     """
-    user_vectors, item_vectors = (
-        _run(tower, inputs, batch, what)
-        for what, tower, inputs in (("user", user_tower, users), ("item", item_tower, items))
-    )
+    user_vectors, item_vectors = _run(user_tower, users, batch, "user"), _run(item_tower, items, batch, "item")
     return as_vectors(user_vectors, item_vectors, user_ids, item_ids)
 
 

@@ -75,14 +75,17 @@ class Debiasing(Adjustment):
         """Whether to use the adjustment, in one line."""
         if self.gained:
             return f"Yes: remove it, at item strength {self.item_strength}, user strength {self.user_strength}"
-        return f"{'Not significant' if self._looks_better else 'No'}: leave the vectors as they are"
+        return f"{'Not significant' if self.uniform.gain(self.target) > 0 else 'No'}: leave the vectors as they are"
 
     @property
     def sentences(self) -> list[str]:
         """The reason for the headline, and what to know about the figures."""
         proof = self.uniform.proof(self.target)
-        outcome = f"looks better, but not significantly ({proof})" if self._looks_better else "is no better"
-        outcome = f"is better ({proof})" if self.gained else f"{outcome}, so the strengths are 0"
+        outcome = "is no better, so the strengths are 0"
+        if self.uniform.gain(self.target) > 0:
+            outcome = f"looks better, but not significantly ({proof}), so the strengths are 0"
+        if self.gained:
+            outcome = f"is better ({proof})"
         sentences = [
             f"At the best strengths ({self.tried[0]} item, {self.tried[1]} user), {self.target.replace('_', ' ')} on "
             f"uniform held-out pairs of users who were not used for tuning {outcome}."
@@ -94,10 +97,6 @@ class Debiasing(Adjustment):
         if self.sample is not None:
             sentences.append(f"The catalogue is large: each half is a random sample of at most {self.sample:,} users.")
         return sentences
-
-    @property
-    def _looks_better(self) -> bool:
-        return self.uniform.gain(self.target) > 0
 
     @property
     def price(self) -> str:
@@ -134,8 +133,7 @@ class Debiasing(Adjustment):
         sign = -1 if self.target in LOWER_IS_BETTER else 1
         first, second = sign * columns[f"uniform_{self.target}"], columns["ordinary_recall"]
         no_worse = (first[:, None] >= first) & (second[:, None] >= second)  # [m, n]: m against n
-        better = no_worse & ((first[:, None] > first) | (second[:, None] > second))
-        return columns | {"frontier": np.asarray(~better.any(axis=0))}
+        return columns | {"frontier": np.asarray(~(no_worse & ~no_worse.T).any(axis=0))}
 
 
 def debias(
@@ -177,16 +175,11 @@ def debias(
     later = None if holdout is None else in_order_of(holdout, vectors, chosen.drop_unknown)
     trial = hold_out(log, later, chosen.seed)
     directions = find_directions(Model(vectors, ledger), log, chosen.item_direction, chosen.user_direction)
-    return _search(vectors, log, trial, directions, chosen, in_sample=holdout is None)
+    return _search(vectors, log, trial, directions, chosen)
 
 
 def _search(
-    vectors: Embeddings,
-    log: Interactions,
-    trial: Trial,
-    directions: Directions,
-    settings: DebiasSettings,
-    in_sample: bool,
+    vectors: Embeddings, log: Interactions, trial: Trial, directions: Directions, settings: DebiasSettings
 ) -> Debiasing:
     """The best strengths along the directions, tuned and tested on the held-out pairs."""
     division = divide(trial.parts[0].seen, settings.seed)  # dividing by held-out pairs would leak them
@@ -223,7 +216,7 @@ def _search(
         target=settings.target,
         floor=settings.floor or {},
         k=settings.k,
-        in_sample=in_sample,
+        in_sample=trial.in_sample,
         sample=trial.sample,
         item_counts=log.item_counts,
     )

@@ -116,13 +116,15 @@ class Trial:
 
     parts: tuple[Part, Part]
     """Uniform pairs, which hold every item about equally often, and ordinary ones, drawn at random."""
+    in_sample: bool
+    """Whether they come from the log the model was trained on."""
     sample: int | None
     """Maximum number of users on each side, if a random sample was drawn; else None."""
 
 
 def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
     """Held-out pairs of a later log, or else of the log itself, for users to tune on and users to test on."""
-    generator = np.random.default_rng([seed, PAIR_STREAM])
+    generator, in_sample = np.random.default_rng([seed, PAIR_STREAM]), later is None
     if later is None:
         of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
         uniform = draw_by_item(log, np.full(log.n_items, of_each), generator)
@@ -152,23 +154,17 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
             users = users[np.argsort(chance[users])[:most]]
             sides.append(held.rows(np.isin(held.user_ix, users)))
         divided.append(Part(seen, *sides))
-    return Trial((divided[0], divided[1]), most if sampled else None)
+    return Trial((divided[0], divided[1]), in_sample, most if sampled else None)
 
 
 def tune_on(
-    trial: Trial,
-    vectors: Embeddings,
-    directions: Directions,
-    settings: DebiasSettings,
-    user_groups: IntArray | None = None,
+    trial: Trial, vectors: Embeddings, directions: Directions, settings: DebiasSettings, cells: IntArray | None = None
 ) -> tuple[list[Grid], tuple[float, float]]:
-    """The grids of both parts, measured on the tuning users, and the best strengths."""
+    """The grids of both parts, measured on the tuning users, and the best strengths; `cells` are groups of users."""
     grids = []
     for name, part in zip(PART_NAMES, trial.parts, strict=True):
         settings.report(f"measuring every pair of strengths on {name} pairs")
-        grids.append(
-            search_strengths(vectors, directions, part.seen, part.tuning, k=settings.k, user_groups=user_groups)
-        )
+        grids.append(search_strengths(vectors, directions, part.seen, part.tuning, k=settings.k, user_groups=cells))
     return grids, choose_strengths(grids[0], settings.target, settings.floor, grids[1])
 
 
