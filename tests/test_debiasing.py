@@ -356,7 +356,7 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     found = cp.debias(*planted(taste_world, 0.5), log, floor={"ndcg": 0.9})
     write_debiasing(found, tmp_path / "page.html", "<shop>")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f"Yes: remove it, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
+    assert f"Yes: remove popularity, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
     assert "&lt;shop&gt;" in page
     assert "<shop>" not in page
     assert "the figures are too high" in page
@@ -366,8 +366,7 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     spread = cp.debias(*planted(taste_world, 0.5), log, target="gini", floor={"recall": 0.9})
     write_debiasing(spread, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "gini on uniform held-out pairs" in page
-    assert "is better (the 95\u00a0% intervals do not overlap)" in page
+    assert "improve gini (the 95\u00a0% intervals do not overlap)" in page
     row = dict(found.uniform.comparison["recall"], p_value=0.047)
     unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
     write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html")

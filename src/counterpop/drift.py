@@ -94,12 +94,12 @@ def check_drift(
     directions = find_directions(Model(vectors), new.rows(~tested), chosen.item_direction, chosen.user_direction)
     _, best = tune_on(trial, vectors, directions, chosen)
     new_one = Adjustment(directions.item, directions.user, *best)
-    plain, stored, anew = (
+    plain, stored, new_measures = (
         measure_on(trial.parts[0], vectors, a, chosen)
         for a in (adjustment.with_strengths(0.0, 0.0), adjustment, new_one)
     )
     against_plain, renewed, new_against_plain = (
-        effect_of(*pair, chosen) for pair in ((plain, stored), (stored, anew), (plain, anew))
+        effect_of(*pair, chosen) for pair in ((plain, stored), (stored, new_measures), (plain, new_measures))
     )
     strengths, target = (adjustment.item_strength, adjustment.user_strength), chosen.target
     verdict: Verdict = "unproven" if against_plain.gain(target) > 0 else "switch off"

@@ -74,22 +74,20 @@ class Debiasing(Adjustment):
     def headline(self) -> str:
         """Whether to use the adjustment, in one line."""
         if self.gained:
-            return f"Yes: remove it, at item strength {self.item_strength}, user strength {self.user_strength}"
+            return f"Yes: remove popularity, at item strength {self.item_strength}, user strength {self.user_strength}"
         return f"{'Not significant' if self.uniform.gain(self.target) > 0 else 'No'}: leave the vectors as they are"
 
     @property
     def sentences(self) -> list[str]:
         """The reason for the headline, and what to know about the figures."""
-        proof = self.uniform.proof(self.target)
-        outcome = "is no better, so the strengths are 0"
+        target, proof = self.target.replace("_", " "), self.uniform.proof(self.target)
+        outcome = f"do not improve {target}, so the strengths are 0"
         if self.uniform.gain(self.target) > 0:
-            outcome = f"looks better, but not significantly ({proof}), so the strengths are 0"
+            outcome = f"seem to improve {target}, but not significantly ({proof}), so the strengths are 0"
         if self.gained:
-            outcome = f"is better ({proof})"
-        sentences = [
-            f"At the best strengths ({self.tried[0]} item, {self.tried[1]} user), {self.target.replace('_', ' ')} on "
-            f"uniform held-out pairs of users who were not used for tuning {outcome}."
-        ]
+            outcome = f"improve {target} ({proof})"
+        tried = f"the best strengths ({self.tried[0]} item, {self.tried[1]} user)"
+        sentences = [f"On uniform held-out pairs of users who were not used for tuning, {tried} {outcome}."]
         if self.price:
             sentences.append(self.price)
         if self.in_sample:
