@@ -59,11 +59,11 @@ def figures() -> None:
             seconds = time.perf_counter() - start
             first = cp.debias(**fit(kind, known.train), interactions=known.train, holdout=split.valid)
             print(f"{name}, implicit {kind}, 64 factors (debias took {seconds:.1f} s)")
-            plain = measure_model(in_sample.with_strengths(0.0, 0.0), whole, split.test, resamples=0)
+            plain = measure_model(in_sample.with_strengths(0.0, 0.0), split.test, resamples=0)
             print(f"  plain                                  recall {plain.recall:.4f}")
             for how, found in (("the log itself", in_sample), ("validation", first)):
                 strengths = found.item_strength, found.user_strength
-                after = measure_model(in_sample.with_strengths(*strengths), whole, split.test, resamples=0)
+                after = measure_model(in_sample.with_strengths(*strengths), split.test, resamples=0)
                 what = f"strengths {strengths[0]} / {strengths[1]} from {how}"
                 print(f"  {what:38} recall {after.recall:.4f}, segments {found.segments}", flush=True)
 
@@ -90,7 +90,7 @@ def faiss_flat(n_items: int = 200_000, n_users: int = 1000, dim: int = 128) -> N
     users = draw.normal(size=(n_users, dim)).astype(np.float32) + 0.2
     q, p = (v / np.linalg.norm(v) for v in (items.mean(axis=0), users.mean(axis=0)))
     vectors = cp.Embeddings(users, items, np.arange(n_users), np.arange(n_items))
-    fix = cp.Adjustment(q, p, 0.8, 0.6, vectors)
+    fix = cp.Adjustment(q, p, 0.8, 0.6)
     index, adjusted = faiss.IndexFlatIP(dim), faiss.IndexFlatIP(dim)
     stored = cp.adjust(vectors, fix)
     index.add(items)

@@ -32,7 +32,7 @@ def main() -> None:
     train, valid, test = split.train, split.valid, split.test
     run = cp.train(split, dim=arguments.dim, epochs=arguments.epochs, check_every=arguments.epochs)
     directions = cp.find_directions(run.model, train)
-    adjustment = cp.Adjustment(directions.item, directions.user, 0.4, 0.4, run.embeddings)
+    adjustment = cp.Recommender(directions.item, directions.user, 0.4, 0.4, embeddings=run.embeddings, seen=train)
     matrix = csr_matrix(
         (np.ones(len(train), np.float32), (train.user_ix, train.item_ix)), shape=(train.n_users, train.n_items)
     )
@@ -42,9 +42,9 @@ def main() -> None:
     grids = []
     jobs: dict[str, Callable[[], Any]] = {
         "implicit recommend, test users": lambda: peer.recommend(users, matrix[users], N=20),
-        "one evaluation, test users": lambda: measure_model(adjustment, train, test, resamples=0),
-        "the same with intervals": lambda: measure_model(adjustment, train, test),
-        "one evaluation, validation users": lambda: measure_model(adjustment, train, valid, resamples=0),
+        "one evaluation, test users": lambda: measure_model(adjustment, test, resamples=0),
+        "the same with intervals": lambda: measure_model(adjustment, test),
+        "one evaluation, validation users": lambda: measure_model(adjustment, valid, resamples=0),
         "121 points, validation users": lambda: grids.append(
             cp.search_strengths(run.embeddings, directions, train, valid)
         ),

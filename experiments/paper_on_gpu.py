@@ -23,7 +23,6 @@ import torch
 from run_cells import read_split
 
 import counterpop as cp
-from counterpop import tuning
 from counterpop.evaluation import Evaluation, compare, measure
 from counterpop.paper.accuracy import make_losses, make_table3
 from counterpop.paper.cells import reasons, run_cell
@@ -61,23 +60,18 @@ def tools_on(device: str) -> Tools:
         ]
         return search_on_device(*tensors[:2], (tensors[2], tensors[3]), train, held, **how)
 
-    def tune(run: cp.Run, known: cp.Development) -> tuple[cp.Adjustment, cp.Grid]:
-        method = run.settings["method"]
-        both = tuning.STRENGTHS, tuning.STRENGTHS
-        alone = (0.0,), (0.0,)
-        items, users = alone if method == "plain" else getattr(tuning, "STRENGTHS_OF", {}).get(method, both)
+    def tune(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Grid]:
+        dials = run.model.dials or cp.Dials()
         directions = cp.find_directions(run.model, known.train)
-        over = {"k": K, "item_strengths": items, "user_strengths": users}
+        over = {"k": K, "item_strengths": dials.item_strengths, "user_strengths": dials.user_strengths}
         grid = search(run.model.embeddings, directions, known.train, known.valid, **over)
         if run.refit is not None:
             directions = cp.find_directions(run.refit, known.refit_train())
         strengths = cp.choose_strengths(grid)
-        return (
-            cp.Adjustment(directions.item, directions.user, *strengths, run.embeddings, run.refit is not None),
-            grid,
-        )
+        model = {"embeddings": run.embeddings, "seen": known.refit_train(), "refit": run.refit is not None}
+        return cp.Recommender(directions.item, directions.user, *strengths, **model), grid
 
-    def lists(adjustment: cp.Adjustment, users: np.ndarray, seen: cp.Interactions, k: int) -> np.ndarray:
+    def lists(adjustment: cp.Recommender, users: np.ndarray, seen: cp.Interactions, k: int) -> np.ndarray:
         vectors = adjustment.embeddings
         items = torch.from_numpy(vectors.item_vectors).to(device)
         found = np.empty((len(users), min(k, len(items))), dtype=np.int32)
@@ -93,7 +87,7 @@ def tools_on(device: str) -> Tools:
             found[start : start + ROWS] = np.where(there, best.indices.cpu().numpy(), -1)
         return found
 
-    def evaluate(adjustment: cp.Adjustment, split: cp.Split, *, on: str, k: int, resamples: int) -> Evaluation:
+    def evaluate(adjustment: cp.Recommender, split: cp.Split, *, on: str, k: int, resamples: int) -> Evaluation:
         known = split.development
         train = known.refit_train() if adjustment.refit else known.train
         users = np.flatnonzero(split.test.user_counts).astype(np.int32)

@@ -15,10 +15,11 @@ import polars as pl
 import uvicorn
 
 import counterpop as cp
-from counterpop.cli.serve import listen, source_of
 from counterpop.serving.app import create_app
+from counterpop.serving.folders import source_of
 from counterpop.serving.guard import Guard
 from counterpop.serving.model import ServedModel
+from counterpop.serving.server import listen
 
 USERS, ITEMS = 300, 150
 

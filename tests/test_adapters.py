@@ -45,9 +45,10 @@ def vectors() -> cp.Embeddings:
 
 
 @pytest.fixture
-def fix(vectors: cp.Embeddings) -> cp.Adjustment:
+def fix(vectors: cp.Embeddings) -> cp.Recommender:
     q, p = (v.mean(axis=0) / np.linalg.norm(v.mean(axis=0)) for v in (vectors.item_vectors, vectors.user_vectors))
-    return cp.Adjustment(q, p, 0.8, 0.6, vectors)
+    nothing = cp.Interactions(np.zeros(0, np.int32), np.zeros(0, np.int32), vectors.user_ids, vectors.item_ids)
+    return cp.Recommender(q, p, 0.8, 0.6, embeddings=vectors, seen=nothing)
 
 
 def run_example(name: str) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def test_the_implicit_example_lowers_popularity_in_implicit_s_own_lists() -> Non
 # --- FAISS and USearch
 
 
-def assert_exact(found: np.ndarray, adjustment: cp.Adjustment, k: int) -> None:
+def assert_exact(found: np.ndarray, adjustment: cp.Recommender, k: int) -> None:
     """Every list has k different items, none with a score below the k-th best, up to rounding."""
     stored = cp.adjust(adjustment.embeddings, adjustment)
     scores = stored.user_vectors.astype(np.float64) @ stored.item_vectors.T.astype(np.float64)
@@ -139,7 +140,7 @@ def assert_exact(found: np.ndarray, adjustment: cp.Adjustment, k: int) -> None:
     assert (np.take_along_axis(scores, found, axis=1) >= bar[:, None] - 1e-5 * np.abs(scores).max()).all()
 
 
-def test_a_flat_index_gives_what_adjusted_vectors_give(vectors: cp.Embeddings, fix: cp.Adjustment) -> None:
+def test_a_flat_index_gives_what_adjusted_vectors_give(vectors: cp.Embeddings, fix: cp.Recommender) -> None:
     faiss = pytest.importorskip("faiss")
     index, adjusted = faiss.IndexFlatIP(16), faiss.IndexFlatIP(16)
     stored = cp.adjust(vectors, fix)
@@ -159,7 +160,7 @@ def test_a_flat_index_gives_what_adjusted_vectors_give(vectors: cp.Embeddings, f
     assert not np.array_equal(plain, found)
 
 
-def test_indexes_that_cannot_work_are_refused(vectors: cp.Embeddings, fix: cp.Adjustment) -> None:
+def test_indexes_that_cannot_work_are_refused(vectors: cp.Embeddings, fix: cp.Recommender) -> None:
     faiss = pytest.importorskip("faiss")
     with pytest.raises(InputError, match="must rank by inner product, but this one uses another metric"):
         faiss_adapter.search(faiss.IndexFlatL2(16), fix, vectors.user_vectors, 5)

@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpop.adjustment import Adjustment, adjust
+from counterpop.adjustment import adjust
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
+from counterpop.interactions import Interactions
+from counterpop.recommender import Recommender
 
 strengths = st.floats(-3, 3)
 seeds = st.integers(0, 2**32 - 1)
 
 
-def random_adjustment(seed: int, item_strength: float, user_strength: float, dim: int = 7) -> Adjustment:
+def random_adjustment(seed: int, item_strength: float, user_strength: float, dim: int = 7) -> Recommender:
     draw = np.random.default_rng(seed)
     vectors = Embeddings(
         draw.normal(size=(5, dim)).astype(np.float32),
@@ -24,10 +26,12 @@ def random_adjustment(seed: int, item_strength: float, user_strength: float, dim
         np.arange(9),
     )
     q, p = (v / np.linalg.norm(v) for v in draw.normal(size=(2, dim)))
-    return Adjustment(q.astype(np.float32), p.astype(np.float32), item_strength, user_strength, vectors)
+    nothing = Interactions(np.zeros(0, np.int32), np.zeros(0, np.int32), vectors.user_ids, vectors.item_ids)
+    directions = q.astype(np.float32), p.astype(np.float32)
+    return Recommender(*directions, item_strength, user_strength, embeddings=vectors, seen=nothing)
 
 
-def formula(a: Adjustment) -> np.ndarray:
+def formula(a: Recommender) -> np.ndarray:
     """P'.Q' as METHOD.md writes it, in float64."""
     P, Q = a.embeddings.user_vectors.astype(np.float64), a.embeddings.item_vectors.astype(np.float64)
     q, p = a.item_direction.astype(np.float64), a.user_direction.astype(np.float64)
@@ -102,7 +106,7 @@ def test_queries_come_back_in_float32(dtype: type) -> None:
 
 @pytest.mark.parametrize("shape", [(6,), (5, 8), ()])
 def test_a_vector_of_another_width_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=r"a user vector must have 7 numbers like the directions, got shape"):
+    with pytest.raises(InputError, match=r"a user vector must have 7 numbers, like the directions, got shape"):
         random_adjustment(0, 0.6, 1.4).query(np.zeros(shape))
 
 
@@ -122,7 +126,7 @@ def test_each_vector_may_have_strengths_of_its_own() -> None:
     apart = [adjustment.query(u, float(a), float(b)) for u, a, b in zip(users, item, user, strict=True)]
     assert np.allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
     assert together.dtype == np.float32
-    with pytest.raises(InputError, match=r"one number or one for each of the vectors \(5,\), got shapes \(4,\)"):
+    with pytest.raises(InputError, match=r"one number, or one for each of the vectors \(5,\), got shapes \(4,\)"):
         adjustment.query(users, item[:4])
     with pytest.raises(InputError, match="strengths must be finite numbers"):
         adjustment.query(users, np.full(5, np.nan, dtype=np.float32))

@@ -1,7 +1,8 @@
 """Run and split folders: what goes in comes out, and nothing broken is taken for whole."""
 
 import json
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import counterpop as cp
 from counterpop import artifacts
 from counterpop.errors import ArtifactError, InputError
+from counterpop.runs import STRENGTHS
 from counterpop.tuning import tune
 
 
@@ -124,7 +126,7 @@ def change_manifest(folder: Path, **changes: object) -> None:
 
 def test_a_newer_format_is_refused(folder: Path) -> None:
     change_manifest(folder / "run", format=artifacts.FORMAT + 1)
-    with pytest.raises(ArtifactError, match="newer than this version's 1; upgrade"):
+    with pytest.raises(ArtifactError, match="newer than this version's 2; upgrade"):
         cp.load_run(folder / "run")
 
 
@@ -157,7 +159,7 @@ def test_a_crash_while_writing_leaves_the_old_one_whole(
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(artifacts, "_write_model", fail)
+    monkeypatch.setattr(artifacts.runs, "_write_model", fail)
     with pytest.raises(OSError, match="disk full"):
         cp.save_run(run, folder / "run", split)
     assert (folder / "run" / "manifest.json").read_bytes() == before
@@ -170,7 +172,7 @@ def test_a_new_run_takes_the_place_of_the_old(
     folder: Path, run: cp.Run, split: cp.Split, exchange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exchange:  # as on systems that cannot let two folders change places in one step
-        monkeypatch.setattr(artifacts.ctypes, "CDLL", lambda *_, **__: object())
+        monkeypatch.setattr(artifacts.folder.ctypes, "CDLL", lambda *_, **__: object())
     cp.save_run(run, folder / "run", split)
     assert cp.load_run(folder / "run").adjustment is None
     assert sorted(path.name for path in folder.iterdir()) == ["run", "split"]
@@ -178,7 +180,7 @@ def test_a_new_run_takes_the_place_of_the_old(
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, run: cp.Run, split: cp.Split) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds something else and is left alone"):
+    with pytest.raises(InputError, match="holds something else, which is not overwritten"):
         cp.save_run(run, tmp_path, split)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -189,13 +191,13 @@ def test_the_split_of_a_run_is_linked(folder: Path) -> None:
 
 
 def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, split: cp.Split) -> None:
-    with pytest.raises(InputError, match="holds a run and is left alone"):
+    with pytest.raises(InputError, match="holds a run, which is not overwritten"):
         cp.save_split(split, folder / "run")
-    with pytest.raises(InputError, match="holds a split and is left alone"):
+    with pytest.raises(InputError, match="holds a split, which is not overwritten"):
         cp.save_run(run, folder / "split", split)
     (folder / "web").mkdir()
     (folder / "web" / "manifest.json").write_text('{"name": "something of the web"}')
-    with pytest.raises(InputError, match="is left alone"):
+    with pytest.raises(InputError, match="is not overwritten"):
         cp.save_run(run, folder / "web", split)
 
 
@@ -228,3 +230,29 @@ def test_a_run_is_written_through_a_link(folder: Path, run: cp.Run, split: cp.Sp
     assert (folder / "current").is_symlink()
     assert cp.load_run(folder / "run").adjustment is None
     assert (folder / "run" / "model.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_run_of_format_1_gets_the_dials_of_its_method(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    """Format 1 may lack the grids: the method's name tells what can be tuned."""
+    bare = replace(run, model=replace(run.model, dials=None), refit=None)
+    for method, grids in (("gradient", (STRENGTHS, STRENGTHS)), ("plain", None), ("plain+tten", None)):
+        cp.save_run(replace(bare, settings=run.settings | {"method": method}), folder / "old", split)
+        assert cp.load_run(folder / "old").run.model.dials is None
+        change_manifest(folder / "old", format=1)
+        dials = cp.load_run(folder / "old").run.model.dials
+        assert (dials and (dials.item_strengths, dials.user_strengths)) == grids
+        expected = pytest.warns(cp.CounterpopWarning, match="has not been tuned, so its strengths are 0")
+        with expected if grids else nullcontext():
+            assert cp.load(folder / "old").item_strength == 0
+
+
+def test_load_gives_the_final_model_at_its_tuned_strengths(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    model, tuned = cp.load(folder / "run"), tune(run, split)
+    assert isinstance(model, cp.Recommender) and model.refit
+    users = np.arange(20, dtype=np.int32)
+    for first, second in zip(model.recommend(users, 10), tuned.recommend(users, 10), strict=True):
+        assert np.array_equal(first, second)
+    seen = np.zeros((split.train.n_users, split.train.n_items), dtype=bool)
+    seen[model.seen.user_ix, model.seen.item_ix] = True
+    assert len(model.seen) == len(split.development.refit_train())
+    assert not seen[users[:, None], model.recommend(users, 10)[0]].any()

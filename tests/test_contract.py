@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -9,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from counterpop.adjustment import Adjustment
-from counterpop.artifacts import load_run, save_run, save_tuning
+from counterpop.artifacts import load, load_run, save_run, save_tuning
 from counterpop.corrections import Correction, correct
 from counterpop.evaluation import evaluate
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 from counterpop.runs import Run
 from counterpop.splits import Split, split_intervened
 from counterpop.training import train
@@ -70,16 +70,16 @@ def the_world() -> tuple[World, Split]:
 
 
 @cache
-def made(name: str) -> tuple[Run, Adjustment]:
+def made(name: str) -> tuple[Run, Recommender]:
     run = METHODS[name](the_world()[1], 0)
     best = tune(run, the_world()[1])
     return run, best
 
 
-def true_taste(adjustment: Adjustment) -> float:
+def true_taste(adjustment: Recommender) -> float:
     world, split = the_world()
     users = np.arange(split.train.n_users, dtype=np.int32)
-    lists, _ = rank_users(adjustment, users, split.train, 20)
+    lists, _ = dataclasses.replace(adjustment, seen=split.train).recommend(users, 20)
     return float(np.nanmean(taste_recall(world, lists, exclude=split.train)))
 
 
@@ -108,7 +108,7 @@ def test_it_finds_more_of_the_true_taste_than_plain_training(name: str) -> None:
 def test_it_ranks_without_touching_seen_items(name: str) -> None:
     split = the_world()[1]
     users = np.arange(split.train.n_users, dtype=np.int32)
-    lists, _ = rank_users(made(name)[1], users, split.train, 20)
+    lists, _ = dataclasses.replace(made(name)[1], seen=split.train).recommend(users, 20)
     seen = np.zeros((split.train.n_users, split.train.n_items), dtype=bool)
     seen[split.train.user_ix, split.train.item_ix] = True
     assert not seen[users[:, None], lists].any()
@@ -130,7 +130,7 @@ def test_it_saves_and_loads(name: str, tmp_path: Path) -> None:
     )
     strengths = best.item_strength, best.user_strength
     before, after = (
-        evaluate(a.with_strengths(*strengths), split, resamples=0).adjusted for a in (best, again.adjustment)
+        evaluate(a.with_strengths(*strengths), split, resamples=0).adjusted for a in (best, load(tmp_path / "run"))
     )
     assert before.recall == after.recall and np.array_equal(before.exposure, after.exposure)
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import vectors_for
-from counterpop.adjustment import Adjustment
+from builders import vectors_for
 from counterpop.corrections import (
     calibrated_lists,
     choose_calibration,
@@ -22,7 +21,7 @@ from counterpop.errors import InputError
 from counterpop.evaluation import measure, measure_model
 from counterpop.interactions import head
 from counterpop.metrics.popularity import popularity_groups
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 from counterpop.runs import Model, Run
 from counterpop.splits import Split
 
@@ -69,8 +68,8 @@ def test_strength_0_changes_nothing_and_validation_chooses(split: Split, by: str
 
     def recall(model: Model) -> float:
         found = find_directions(model, split.train)
-        adjustment = Adjustment(found.item, found.user, 0.0, 0.0, model.embeddings)
-        return measure_model(adjustment, split.train, split.valid, resamples=0).recall
+        plain = Recommender(found.item, found.user, 0.0, 0.0, embeddings=model.embeddings, seen=split.train)
+        return measure_model(plain, split.valid, resamples=0).recall
 
     assert recall(corrected.model) == pytest.approx(chosen["valid"], abs=1e-9)
     assert recall(run.model) == pytest.approx(chosen["plain"], abs=1e-9)
@@ -91,7 +90,7 @@ def test_a_wrong_correction_is_refused(split: Split) -> None:
 
 
 @pytest.fixture(scope="module")
-def adjustment(split: Split) -> Adjustment:
+def recommender(split: Split) -> Recommender:
     vectors = vectors_for(split.train)
     # popular items first: the lists of everybody are far from what users have seen
     lift = np.zeros_like(vectors.item_vectors)
@@ -100,7 +99,7 @@ def adjustment(split: Split) -> Adjustment:
     users[:, 0] = 1
     vectors = replace(vectors, item_vectors=vectors.item_vectors + lift, user_vectors=users)
     found = find_directions(Model(vectors), split.train)
-    return Adjustment(found.item, found.user, 0.0, 0.0, vectors)
+    return Recommender(found.item, found.user, 0.0, 0.0, embeddings=vectors, seen=split.train)
 
 
 def distance_from_profiles(lists: np.ndarray, split: Split) -> float:
@@ -111,10 +110,10 @@ def distance_from_profiles(lists: np.ndarray, split: Split) -> float:
     return float(np.abs(shares - own / own.sum(axis=1, keepdims=True)).sum(axis=1).mean())
 
 
-def test_calibrated_lists_come_nearer_to_what_users_have_seen(split: Split, adjustment: Adjustment) -> None:
+def test_calibrated_lists_come_nearer_to_what_users_have_seen(split: Split, recommender: Recommender) -> None:
     users = np.arange(split.train.n_users, dtype=np.int32)
-    plain, _ = rank_users(adjustment, users, split.train, 20)
-    lists = {s: calibrated_lists(adjustment, users, split.train, 20, s) for s in (0.0, 0.5, 1.0)}
+    plain, _ = recommender.recommend(users, 20)
+    lists = {s: calibrated_lists(recommender, users, 20, s) for s in (0.0, 0.5, 1.0)}
     assert np.array_equal(lists[0.0], plain)
     far = {strength: distance_from_profiles(found, split) for strength, found in lists.items()}
     assert far[0.0] > far[0.5] > far[1.0] and far[1.0] < 0.5 * far[0.0]
@@ -125,12 +124,12 @@ def test_calibrated_lists_come_nearer_to_what_users_have_seen(split: Split, adju
         assert all(len(set(row)) == 20 for row in found.tolist())
 
 
-def test_each_item_is_the_best_choice_so_far(split: Split, adjustment: Adjustment) -> None:
+def test_each_item_is_the_best_choice_so_far(split: Split, recommender: Recommender) -> None:
     """Against a plain loop over candidates for a few users."""
     users, strength = np.arange(4, dtype=np.int32), 0.4
-    items, scores = rank_users(adjustment, users, split.train, 30)
+    items, scores = recommender.recommend(users, 30)
     groups = popularity_groups(split.train.item_counts)
-    found = calibrated_lists(adjustment, users, split.train, 8, strength, pool=30)
+    found = calibrated_lists(recommender, users, 8, strength, pool=30)
     for u in users:
         rows = split.train.item_ix[split.train.user_ix == u]
         own = np.bincount(groups[rows], minlength=5) / len(rows)
@@ -149,16 +148,16 @@ def test_each_item_is_the_best_choice_so_far(split: Split, adjustment: Adjustmen
         assert found[u].tolist() == items[u, chosen].tolist()
 
 
-def test_calibration_is_chosen_on_validation(split: Split, adjustment: Adjustment) -> None:
+def test_calibration_is_chosen_on_validation(split: Split, recommender: Recommender) -> None:
     known = split.development
-    best = choose_calibration(adjustment, known, strengths=(0.0, 0.3, 0.9))
+    best = choose_calibration(recommender, known, strengths=(0.0, 0.3, 0.9))
     users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
     recall = {
         strength: measure(
-            calibrated_lists(adjustment, users, known.train, 20, strength), users, known.train, known.valid, resamples=0
+            calibrated_lists(recommender, users, 20, strength), users, known.train, known.valid, resamples=0
         ).recall
         for strength in (0.0, 0.3, 0.9)
     }
     assert recall[best] == max(recall.values())
     with pytest.raises(InputError, match="strength must be from 0 to 1, got 2"):
-        calibrated_lists(adjustment, users, known.train, 20, 2)
+        calibrated_lists(recommender, users, 20, 2)

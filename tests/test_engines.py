@@ -22,7 +22,6 @@ from counterpop.interactions import Interactions
 from counterpop.kernels.drawing import Triples
 from counterpop.kernels.graph import adam
 from counterpop.kernels.threads import crew
-from counterpop.ranking import rank_users
 from counterpop.splits import Development, Split
 from counterpop.training import train
 from counterpop.training.backbones.contract import Start
@@ -213,7 +212,9 @@ def test_true_taste_is_found(world: World, split: Split, backbone: str, engine: 
     run = train(split, backbone=backbone, engine=engine, dim=16, epochs=20, lr=lr, ledger_every=1, batch=64)
     best, users = tune(run, split), np.arange(split.train.n_users, dtype=np.int32)
     adjusted, plain = (
-        np.nanmean(taste_recall(world, rank_users(how, users, split.train, 10)[0], users, split.train))
+        np.nanmean(
+            taste_recall(world, dataclasses.replace(how, seen=split.train).recommend(users, 10)[0], users, split.train)
+        )
         for how in (best, dataclasses.replace(best, item_strength=0.0, user_strength=0.0))
     )
     assert adjusted > plain + 0.02 > 0.1

@@ -10,12 +10,13 @@ import math
 import numpy as np
 import pytest
 
-from conftest import make_log, vectors_for
-from counterpop.adjustment import Adjustment, adjust
+from builders import make_log, vectors_for
+from counterpop.adjustment import adjust
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, Measures, compare, evaluate, measure, measure_model
 from counterpop.interactions import head
+from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.splits import Split
 
@@ -203,20 +204,19 @@ def test_only_the_same_users_can_be_compared() -> None:
 
 
 @pytest.fixture(scope="module")
-def adjustment(split: Split) -> Adjustment:
+def adjustment(split: Split) -> Recommender:
     vectors = vectors_for(split.train)
     found = find_directions(Model(vectors), split.train)
-    return Adjustment(found.item, found.user, 0.6, 1.4, vectors)
+    return Recommender(found.item, found.user, 0.6, 1.4, embeddings=vectors, seen=split.train)
 
 
-def test_evaluation_measures_plain_and_adjusted_on_the_same_users(adjustment: Adjustment, split: Split) -> None:
+def test_evaluation_measures_plain_and_adjusted_on_the_same_users(adjustment: Recommender, split: Split) -> None:
     for on, held in (("test", split.test), ("valid", split.valid)):
         found = evaluate(adjustment, split, on=on, k=7, resamples=0)
-        stored = Adjustment(
-            adjustment.item_direction, adjustment.user_direction, 0.0, 0.0, adjust(adjustment.embeddings, adjustment)
-        )
-        by_vectors = measure_model(stored, split.train, held, 7, resamples=0)
-        plain = measure_model(adjustment.with_strengths(0, 0), split.train, held, 7, resamples=0)
+        plain_model = adjustment.with_strengths(0, 0)
+        stored = dataclasses.replace(plain_model, embeddings=adjust(adjustment.embeddings, adjustment))
+        by_vectors = measure_model(stored, held, 7, resamples=0)
+        plain = measure_model(plain_model, held, 7, resamples=0)
         for name in PER_USER:
             assert getattr(found.adjusted, name) == pytest.approx(getattr(by_vectors, name), abs=1e-3)
             assert getattr(found.plain, name) == getattr(plain, name)
@@ -226,19 +226,19 @@ def test_evaluation_measures_plain_and_adjusted_on_the_same_users(adjustment: Ad
         assert (found.k, found.on, found.item_strength, found.user_strength) == (7, on, 0.6, 1.4)
 
 
-def test_the_test_after_a_refit_leaves_validation_out_as_well(adjustment: Adjustment, split: Split) -> None:
+def test_the_test_after_a_refit_leaves_validation_out_as_well(adjustment: Recommender, split: Split) -> None:
     again = dataclasses.replace(adjustment, refit=True)
     first, second = (evaluate(a, split, k=30, resamples=0).plain for a in (adjustment, again))
-    seen = split.development.refit_train()
     assert second.average_popularity != first.average_popularity
     assert second.recall >= first.recall  # fewer items compete
-    expected = measure_model(adjustment.with_strengths(0, 0), seen, split.test, 30, resamples=0)
+    leaving_both_out = dataclasses.replace(adjustment.with_strengths(0, 0), seen=split.development.refit_train())
+    expected = measure_model(leaving_both_out, split.test, 30, resamples=0)
     assert second.to_json() == expected.to_json()
     with pytest.raises(InputError, match="trained on the validation part as well; evaluate it on test"):
         evaluate(again, split, on="valid")
 
 
-def test_json_holds_what_is_promised(adjustment: Adjustment, split: Split) -> None:
+def test_json_holds_what_is_promised(adjustment: Recommender, split: Split) -> None:
     found = json.loads(json.dumps(evaluate(adjustment, split, resamples=60).to_json()))
     assert {"k", "users", "item_strength", "user_strength", "adjusted", "plain"} <= set(found)
     assert found["users"] == np.count_nonzero(split.test.user_counts)
@@ -251,17 +251,12 @@ def test_json_holds_what_is_promised(adjustment: Adjustment, split: Split) -> No
         assert set(row) == {"difference", "low", "high", "p_value"}
 
 
-def test_head_of_the_train_part_decides_the_tail(adjustment: Adjustment, split: Split) -> None:
+def test_head_of_the_train_part_decides_the_tail(adjustment: Recommender, split: Split) -> None:
     found = evaluate(adjustment, split, resamples=0).plain
     tail = ~head(split.train.item_counts)
     assert found.tail_share == pytest.approx(found.exposure[tail].sum() / found.exposure.sum())
 
 
-def test_wrong_requests_are_refused(adjustment: Adjustment, split: Split) -> None:
+def test_wrong_requests_are_refused(adjustment: Recommender, split: Split) -> None:
     with pytest.raises(InputError, match="on must be 'valid' or 'test', got 'train'"):
         evaluate(adjustment, split, on="train")
-    bare = dataclasses.replace(adjustment, embeddings=None)
-    with pytest.raises(InputError, match="an adjustment without its vectors cannot be evaluated"):
-        evaluate(bare, split)
-    with pytest.raises(InputError, match="an adjustment without its vectors cannot rank"):
-        measure_model(bare, split.train, split.test)

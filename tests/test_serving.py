@@ -31,12 +31,13 @@ import counterpop as cp
 from counterpop.adjustment import adjust
 from counterpop.auditing import audit_model
 from counterpop.cli import main
-from counterpop.cli.serve import load_served, read_tokens
 from counterpop.errors import InputError
 from counterpop.readers import read_names
+from counterpop.serving.folders import load_served
 from counterpop.serving.guard import LOOPBACK, Limits
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel, find, fold_in, ridge
+from counterpop.serving.server import read_tokens
 from serving_run import ITEMS, Server, make_run, serving
 
 TOKEN = "a-token-of-enough-length"
@@ -62,7 +63,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 def brute_force(model: ServedModel, user: int, k: int, a: float, b: float) -> tuple[list[int], list[float]]:
     """The list of a user from adjusted vectors and a full sort, in float64."""
-    moved = adjust(model.vectors, model.adjustment.with_strengths(a, b))
+    moved = adjust(model.vectors, model.recommender.with_strengths(a, b))
     scores = moved.item_vectors.astype(float) @ moved.user_vectors[user].astype(float)
     scores[model.seen.item_ix[model.seen.user_ix == user]] = -np.inf
     best = np.argsort(-scores)[:k]
@@ -85,9 +86,9 @@ def test_lists_are_those_of_the_adjusted_vectors(model: ServedModel, a: float, b
 def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: ServedModel) -> None:
     a, b = 0.8, 0.5
     P, Q = (v.astype(float) for v in (model.vectors.user_vectors, model.vectors.item_vectors))
-    p, q = model.adjustment.user_direction.astype(float), model.adjustment.item_direction.astype(float)
+    p, q = model.recommender.user_direction.astype(float), model.recommender.item_direction.astype(float)
     for user in (3, 77):
-        plain, adjusted = model.explain(user, 12, a, b)
+        plain, adjusted = model.recommender.explain(user, 12, a, b)
         assert [row.item for row in plain] == brute_force(model, user, 12, 0, 0)[0]
         expected, scores = brute_force(model, user, 12, a, b)
         assert [row.item for row in adjusted] == expected
@@ -102,13 +103,13 @@ def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: S
         assert [row.plain_rank for row in plain] == [row.adjusted_rank for row in adjusted] == list(range(1, 13))
         whole = brute_force(model, user, ITEMS, 0, 0)[0]
         unseen = ITEMS - np.count_nonzero(model.seen.user_ix == user)
-        assert [row.item for row in model.explain(user, 1000, a, b)[0]] == whole[:unseen]
+        assert [row.item for row in model.recommender.explain(user, 1000, a, b)[0]] == whole[:unseen]
         assert all(whole.index(row.item) + 1 == row.plain_rank for row in adjusted)
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.6, 1.0, 1.7])
 def test_similar_items_by_the_cosine_of_adjusted_vectors(model: ServedModel, strength: float) -> None:
-    vectors = adjust(model.vectors, model.adjustment.with_strengths(strength, 0.0)).item_vectors.astype(float)
+    vectors = adjust(model.vectors, model.recommender.with_strengths(strength, 0.0)).item_vectors.astype(float)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = units @ units[7]
     cosines[7] = -np.inf
@@ -129,7 +130,7 @@ def test_a_history_is_folded_in_by_ridge_regression(model: ServedModel) -> None:
     lists, _ = model.recommend_to([*histories, np.array([9, 3, 3, 40], dtype=np.int32)], 10, 0.5, 0.5)
     assert not {3, 9, 40} & set(lists[0].tolist())
     assert lists[2].tolist() == lists[0].tolist()  # neither order nor repetition matters
-    scores = Q @ model.adjustment.query(fold_in(Q, histories, ridge(Q))[1], 0.5, 0.5)
+    scores = Q @ model.recommender.query(fold_in(Q, histories, ridge(Q))[1], 0.5, 0.5)
     scores[5] = -np.inf
     assert lists[1].tolist() == np.argsort(-scores)[:10].tolist()
 
@@ -148,11 +149,11 @@ def test_folding_in_holds_one_system_of_equations_at_a_time() -> None:
 def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model: ServedModel) -> None:
     trial = model.trial
     users = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
-    starts = trial.train.user_starts
-    histories = [trial.train.item_ix[starts[u] : starts[u + 1]] for u in users]
+    train = trial.recommender.seen
+    histories = [train.item_ix[train.user_starts[u] : train.user_starts[u + 1]] for u in users]
     folded, _ = model.recommend_to(histories, 20)
-    trained, _ = cp.ranking.rank_users(trial.adjustment, users, trial.train, 20)
-    measured = [cp.measure(lists, users, trial.train, trial.valid, resamples=0) for lists in (folded, trained)]
+    trained, _ = trial.recommender.recommend(users, 20)
+    measured = [cp.measure(lists, users, train, trial.valid, resamples=0) for lists in (folded, trained)]
     chance = 20 / ITEMS
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
@@ -183,7 +184,7 @@ def test_figures_of_the_sliders_are_those_of_evaluate(folder: Path, model: Serve
     assert measured["item_strengths"] == tuple(round(0.1 * n, 1) for n in range(21))
     for a, b in ((0, 0), (7, 2), (20, 13)):
         strengths = measured["item_strengths"][a], measured["user_strengths"][b]
-        found = cp.evaluate(model.adjustment.with_strengths(*strengths), split, "valid", resamples=0).adjusted
+        found = cp.evaluate(model.recommender.with_strengths(*strengths), split, "valid", resamples=0).adjusted
         for name in ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share", "coverage", "gini"):
             assert measured["values"][name][a][b] == pytest.approx(getattr(found, name), rel=1e-6), name
         for g, group in enumerate(found.groups):
@@ -198,8 +199,7 @@ def test_a_refit_run_is_served_by_its_second_model_and_tried_on_its_first(tmp_pa
     served, saved = load_served(run), cp.load_run(run)
     assert saved.run.refit is not None
     assert np.array_equal(served.vectors.item_vectors, saved.run.refit.embeddings.item_vectors)
-    trial = served.trial.adjustment
-    assert trial.embeddings is not None
+    trial = served.trial.recommender
     assert np.array_equal(trial.embeddings.item_vectors, saved.run.model.embeddings.item_vectors)
     measured, grid = measure_stops(served), saved.grid
     assert grid is not None
@@ -208,7 +208,7 @@ def test_a_refit_run_is_served_by_its_second_model_and_tried_on_its_first(tmp_pa
 
 
 def test_tuned_strengths_off_the_grid_are_stops_of_their_own(model: ServedModel) -> None:
-    measured = measure_stops(replace(model, adjustment=model.adjustment.with_strengths(0.37, 2.5)))
+    measured = measure_stops(replace(model, recommender=model.recommender.with_strengths(0.37, 2.5)))
     assert 0.37 in measured["item_strengths"]
     assert measured["user_strengths"][-1] == 2.5
 
@@ -242,7 +242,7 @@ def test_one_user(server: Server, model: ServedModel) -> None:
     assert [entry["name"] for entry in body["items"]] == [model.item_names[item] for item in expected]
     assert (body["user"], body["k"], body["item_strength"], body["user_strength"]) == ("u17", 7, 0.4, 1.0)
     tuned = server.get("/recommend?user=u17")
-    assert tuned["item_strength"] == model.adjustment.item_strength
+    assert tuned["item_strength"] == model.recommender.item_strength
     assert len(tuned["items"]) == 20
     longest = server.get("/recommend?user=u17&k=1000")["items"]
     assert len(longest) == ITEMS - np.count_nonzero(model.seen.user_ix == at)
@@ -260,7 +260,7 @@ def test_batches_give_what_single_requests_give(server: Server, model: ServedMod
         scores = [entry["score"] for entry in alone["items"]]  # a product of matrices rounds otherwise
         assert [entry["score"] for entry in one["items"]] == pytest.approx(scores, rel=1e-6)
     assert body["lists"][-1]["fallback"] == "popular"
-    tuned = model.adjustment.item_strength, model.adjustment.user_strength
+    tuned = model.recommender.item_strength, model.recommender.user_strength
     assert (alone["item_strength"], alone["user_strength"]) == tuned != (0.3, 0.2)  # the fallback's own
     assert [one["fallback"] for one in body["lists"][:-1]] == [None] * (len(users) - 1)
 
@@ -281,7 +281,7 @@ def test_explanations_histories_and_searches(server: Server, model: ServedModel)
     at = find(model.vectors.user_ids, "u4")
     assert at is not None
     body = server.get("/explain?user=u4&k=6&item_strength=0.9&user_strength=0.1")
-    plain, adjusted = model.explain(at, 6, 0.9, 0.1)
+    plain, adjusted = model.recommender.explain(at, 6, 0.9, 0.1)
     assert [row["item"] for row in body["adjusted"]] == [model.vectors.item_ids[row.item] for row in adjusted]
     for got, row in zip(body["plain"] + body["adjusted"], plain + adjusted, strict=True):
         assert got["popular_part"] == pytest.approx(row.popular)
@@ -309,7 +309,7 @@ def test_similar_and_audit(server: Server, model: ServedModel) -> None:
     assert [entry["item"] for entry in body["items"]] == model.vectors.item_ids[items].tolist()
     assert [entry["score"] for entry in body["items"]] == pytest.approx(cosines.tolist())
     body = server.get("/audit?k=10&item_strength=0&user_strength=0")
-    expected = audit_model(model.adjustment.with_strengths(0.0, 0.0), model.train, 10)
+    expected = audit_model(model.recommender.with_strengths(0.0, 0.0), model.train, 10)
     assert body["verdict"]["headline"] == expected.verdict.headline
     assert body["gini"] == pytest.approx(expected.measures["gini"])
     assert body["pop_reo"] is None  # the test part stays closed

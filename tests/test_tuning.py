@@ -7,15 +7,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from conftest import make_log, random_log, vectors_for
+from builders import make_log, random_log, vectors_for
+from counterpop import grid as grid_layout
 from counterpop import tuning
-from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, measure, measure_model
-from counterpop.interactions import Interactions
-from counterpop.ranking import rank, tie_order
+from counterpop.interactions import Interactions, pair_keys
+from counterpop.ranking import tie_order
+from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Model, Run
 from counterpop.splits import Split
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune
@@ -42,18 +43,12 @@ def one_by_one(vectors, directions, train, held, k, item_strengths, user_strengt
     values = {name: np.empty((len(item_strengths), len(user_strengths))) for name in METRICS}
     for a, item_strength in enumerate(item_strengths):
         for b, user_strength in enumerate(user_strengths):
-            point = Adjustment(directions.item, directions.user, item_strength, user_strength, vectors)
+            strengths = item_strength, user_strength
+            point = Recommender(directions.item, directions.user, *strengths, embeddings=vectors, seen=train)
             if users is None:
-                found = measure_model(point, train, held, k, resamples=0)
+                found = measure_model(point, held, k, resamples=0)
             else:
-                lists, _ = rank(
-                    point.query(vectors.user_vectors[users]),
-                    vectors.item_vectors,
-                    k,
-                    users=users,
-                    seen=[train],
-                    ties=tie_order(vectors.item_ids),
-                )
+                lists, _ = point.recommend(users, k)
                 found = measure(lists, users, train, held, resamples=0)
             for name in METRICS:
                 values[name][a, b] = getattr(found, name)
@@ -94,7 +89,7 @@ def test_cells_anchors_and_threads_do_not_show(
     axes = {"item_strengths": QUARTERS, "user_strengths": (0.0, 0.5, 2.5)}
     plain = search_strengths(*case, k=10, **axes)
     for name, value in (("CELL_ITEMS", cell_items), ("MOST_CELLS", most_cells), ("_ANCHORS", anchors)):
-        monkeypatch.setattr(tuning, name, value)
+        monkeypatch.setattr(grid_layout, name, value)
     assert_same(search_strengths(*case, k=10, threads=threads, **axes), plain.values)
 
 
@@ -127,18 +122,18 @@ def test_rounding_hides_no_item(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         users.astype(np.float32), items.repeat(2, axis=0).astype(np.float32), train.user_ids, train.item_ids
     )
     east = np.eye(dim, dtype=np.float32)[0]
-    monkeypatch.setattr(tuning, "CELL_ITEMS", 1)
-    monkeypatch.setattr(tuning, "MOST_CELLS", 10**6)
+    monkeypatch.setattr(grid_layout, "CELL_ITEMS", 1)
+    monkeypatch.setattr(grid_layout, "MOST_CELLS", 10**6)
     case = (vectors, Directions(east, east), train, held)
     grid = search_strengths(*case, k=10)
-    closed = tuning._cells
+    closed = tuning.group_items
 
     def without_bounds(*parts: np.ndarray):
         cells = closed(*parts)
         widest = np.array([-1e30, 1e30, -1e30, 1e30], np.float32)[:, None]
         return dataclasses.replace(cells, boxes=np.repeat(widest, cells.boxes.shape[1], axis=1))
 
-    monkeypatch.setattr(tuning, "_cells", without_bounds)
+    monkeypatch.setattr(tuning, "group_items", without_bounds)
     whole = search_strengths(*case, k=10)
     assert whole.looked_at > 0.9 * n_items
     for name in METRICS:
@@ -175,16 +170,9 @@ def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
     weights = np.random.default_rng(0).integers(1, 9, len(held)).astype(np.float32)
     axes = {"item_strengths": (0.0, 1.0), "user_strengths": (0.0, 1.0)}
     grid = search_strengths(vectors, directions, split.train, held, k=k, weights=weights, **axes)
-    point = Adjustment(directions.item, directions.user, 1.0, 1.0, vectors)
+    point = Recommender(directions.item, directions.user, 1.0, 1.0, embeddings=vectors, seen=split.train)
     users = np.unique(held.user_ix)
-    lists, _ = rank(
-        point.query(vectors.user_vectors[users]),
-        vectors.item_vectors,
-        k,
-        users=users,
-        seen=[split.train],
-        ties=tie_order(vectors.item_ids),
-    )
+    lists, _ = point.recommend(users, k)
     sums = dict.fromkeys(PER_USER, 0.0)
     total = 0.0
     for u, listed in zip(users, lists, strict=True):
@@ -204,7 +192,7 @@ def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
 
 
 def test_nothing_held_out_is_said(split: Split) -> None:
-    with pytest.raises(InputError, match="chosen on held-out pairs, but the validation part or a user has none"):
+    with pytest.raises(InputError, match="but the validation part or one of its users has none"):
         search_strengths(*exact_case(split.train), split.train, split.valid.rows(np.zeros(len(split.valid), bool)))
 
 
@@ -272,7 +260,7 @@ def run(world: World, split: Split) -> Run:
     return Run(Model(Embeddings(users.astype(np.float32), items.astype(np.float32), *ids), dials=BOTH_SIDES))
 
 
-def same_adjustment(first: Adjustment, second: Adjustment) -> bool:
+def same_adjustment(first: Recommender, second: Recommender) -> bool:
     return (
         (first.item_strength, first.user_strength) == (second.item_strength, second.user_strength)
         and np.array_equal(first.item_direction, second.item_direction)
@@ -306,6 +294,7 @@ def test_tune_cannot_see_the_test_part(run: Run, split: Split) -> None:
         user_ids=split.train.user_ids,
         item_ids=split.train.item_ids,
     )
+    garbage = garbage.rows(~np.isin(pair_keys(garbage), pair_keys(known.refit_train())))
     best = tune(run, split)
     assert same_adjustment(best, tune(run, dataclasses.replace(split, test=garbage)))
     assert same_adjustment(best, tune(run, known))
@@ -353,12 +342,16 @@ def test_vectors_of_another_log_are_refused(split: Split) -> None:
     with pytest.raises(InputError, match="must hold the same items in the same order"):
         search_strengths(vectors, directions, split.train, other)
     with pytest.raises(InputError, match="must hold the same items in the same order"):
-        measure_model(Adjustment(directions.item, directions.user, 0.0, 0.0, vectors), split.train, other)
+        measure_model(
+            Recommender(directions.item, directions.user, 0.0, 0.0, embeddings=vectors, seen=split.train), other
+        )
+    with pytest.raises(InputError, match="must hold the same items in the same order"):
+        Recommender(directions.item, directions.user, 0.0, 0.0, embeddings=vectors, seen=other)
     with pytest.raises(InputError, match="k must be at least 1, got 0"):
         search_strengths(vectors, directions, split.train, split.valid, k=0)
 
 
 def test_a_floor_out_of_reach_is_said() -> None:
     grid = made_up_grid(recall=[[1, 2]])
-    with pytest.raises(InputError, match="no pair of strengths keeps to the floor"):
+    with pytest.raises(InputError, match="no pair of strengths satisfies the floor"):
         choose_strengths(grid, floor={"recall": 3.0}, ordinary=grid)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
+        load,
         load_adjustment,
         load_development,
         load_run,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from counterpop.metrics.popularity import mean_by_rank
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_names, read_recommendations
+    from counterpop.recommender import Recommender
     from counterpop.runs import Dials, Model, Run
     from counterpop.splits import (
         Development,
@@ -63,6 +65,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "adjustment": ("Adjustment", "Segments", "adjust"),
     "artifacts": (
+        "load",
         "load_adjustment",
         "load_development",
         "load_run",
@@ -85,6 +88,7 @@ _HOMES = {
     "metrics.popularity": ("mean_by_rank",),
     "ranking": ("rank",),
     "readers": ("read_interactions", "read_names", "read_recommendations"),
+    "recommender": ("Recommender",),
     "runs": ("Dials", "Model", "Run"),
     "splits": (
         "Development",

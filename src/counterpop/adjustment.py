@@ -1,9 +1,9 @@
-"""The projection, and the same thing as a query transform."""
+"""The projection that removes popularity, and the same as a transform of the query."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,21 +16,21 @@ SegmentBy = Literal["activity", "head-taste"]
 
 @dataclass(frozen=True)
 class Segments:
-    """Strengths that differ between users: by their number of interactions, or by how many are of the head.
+    """Different strengths for different users, by their number of interactions or their share of popular items.
 
     >>> Segments("activity", (10.0,), ((2.0, 0.2), (1.0, 0.0))).strengths_of([3, 10, 500])
     (array([2., 1., 1.], dtype=float32), array([0.2, 0. , 0. ], dtype=float32))
     """
 
     by: SegmentBy
-    """"activity": interactions of the user in the log; "head-taste": the share of them in popular items."""
+    """"activity": the user's interactions in the log; "head-taste": the share of them with popular items."""
     bounds: tuple[float, ...]
-    """A user is in the segment whose number is the number of bounds that their value reaches."""
+    """A user is in segment n if their value reaches n of the bounds."""
     strengths: tuple[tuple[float, float], ...]
     """Item and user strength of each segment."""
 
     def strengths_of(self, values: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Item strengths and user strengths for users with these values; pass both to `query`."""
+        """Item and user strengths for users with these values, to pass to `query`."""
         segment = np.searchsorted(self.bounds, np.asarray(values), side="right")
         item, user = np.array(self.strengths, dtype=np.float32)[segment].T
         return item, user
@@ -38,28 +38,24 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class Adjustment:
-    """Two unit vectors and two strengths: all that is needed to take popularity out of a score.
+    """Two unit vectors and two strengths: all that is needed to remove popularity from a score.
 
-    Strength 0 leaves a side as it is, 1 takes the direction out, more turns it round.
+    Strength 0 changes nothing, 1 removes the direction, and above 1 it changes sign.
     """
 
     item_direction: FloatArray
     user_direction: FloatArray
     item_strength: float
     user_strength: float
-    embeddings: Embeddings | None = None
-    """The vectors it was made for, where they are at hand."""
-    refit: bool = False
-    """Whether those were trained on train + validation, so that a test leaves both out of its lists."""
     segments: Segments | None = None
-    """Strengths for segments of users, where they have been proven better than one pair for all."""
+    """Strengths by segment of users, if they were proven better than one pair for all."""
 
     def __post_init__(self) -> None:
         for name in ("item_strength", "user_strength"):
             if not np.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, got {getattr(self, name)!r}")
 
-    def with_strengths(self, item_strength: float, user_strength: float) -> Adjustment:
+    def with_strengths(self, item_strength: float, user_strength: float) -> Self:
         """The same directions at other strengths."""
         return replace(self, item_strength=item_strength, user_strength=user_strength)
 
@@ -69,10 +65,10 @@ class Adjustment:
         item_strength: float | FloatArray | None = None,
         user_strength: float | FloatArray | None = None,
     ) -> FloatArray:
-        """The query x for which x.Q_i ranks items as the adjusted vectors do; the items stay as they are.
+        """The query x for which x.Q_i ranks items as the adjusted vectors do, with the items unchanged.
 
-        x = (1 - a q q^T)(1 - b p p^T) u, for one vector (D,) or many (..., D). Strengths default to the
-        tuned ones; each may also be an array with one for each vector.
+        x = (1 - a q q^T)(1 - b p p^T) u, for one vector (D,) or many (..., D). Strengths default to the tuned ones;
+        each may also be an array with one strength per vector.
 
         >>> east, north = np.eye(2, dtype=np.float32)
         >>> Adjustment(east, north, 1.0, 0.5).query(np.array([3.0, 4.0]))
@@ -85,30 +81,30 @@ class Adjustment:
         u = np.asarray(user_vectors, dtype=np.float32)
         if u.shape[-1:] != self.item_direction.shape:
             raise InputError(
-                f"a user vector must have {len(self.item_direction)} numbers like the directions, got shape {u.shape}"
+                f"a user vector must have {len(self.item_direction)} numbers, like the directions, got shape {u.shape}"
             )
         if any(strength.shape not in ((), u.shape[:-1]) for strength in (a, b)):
             raise InputError(
-                f"a strength is one number or one for each of the vectors {u.shape[:-1]}, "
+                f"a strength must be one number, or one for each of the vectors {u.shape[:-1]}, "
                 f"got shapes {a.shape} and {b.shape}"
             )
-        return _take_out(_take_out(u, self.user_direction, b), self.item_direction, a)
+        return _remove(_remove(u, self.user_direction, b), self.item_direction, a)
 
 
-def _take_out(vectors: FloatArray, direction: FloatArray, strength: FloatArray) -> FloatArray:
+def _remove(vectors: FloatArray, direction: FloatArray, strength: FloatArray) -> FloatArray:
     """v - strength (v . direction) direction, for each vector v."""
     along: FloatArray = strength * (vectors @ direction)
     return vectors - along[..., None] * direction
 
 
 def adjust(embeddings: Embeddings, adjustment: Adjustment) -> Embeddings:
-    """Both sides projected: Q' = Q - a (Q.q) q and P' = P - b (P.p) p.
+    """Vectors with both sides projected: Q' = Q - a (Q.q) q and P' = P - b (P.p) p.
 
-    Ranking by P'.Q' equals ranking by `query(P).Q`; this form is for those who must store vectors.
+    P'.Q' ranks exactly like `query(P).Q`; use this form if you have to store vectors.
     """
     a, b = (np.asarray(s, np.float32) for s in (adjustment.item_strength, adjustment.user_strength))
     return replace(
         embeddings,
-        user_vectors=_take_out(embeddings.user_vectors, adjustment.user_direction, b),
-        item_vectors=_take_out(embeddings.item_vectors, adjustment.item_direction, a),
+        user_vectors=_remove(embeddings.user_vectors, adjustment.user_direction, b),
+        item_vectors=_remove(embeddings.item_vectors, adjustment.item_direction, a),
     )

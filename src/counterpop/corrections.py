@@ -1,8 +1,8 @@
-"""What practitioners do to trained vectors already, for comparison; strengths are chosen on validation.
+"""Popularity corrections in common use, for comparison; their strengths are chosen on validation.
 
-Each correction turns any `Embeddings` into others whose inner product is the corrected score, so that they
-rank, evaluate, report and serve like every model. Calibrated popularity is a choice among whole lists instead
-and gives lists. (Drawing negatives by popularity, the other habit, is `train(..., negative_power=1)`.)
+Each correction turns `Embeddings` into others whose inner product is the corrected score, so they rank, evaluate,
+report and serve like every model. Calibrated popularity chooses whole lists instead. (Drawing negatives by
+popularity, another common practice, is `train(..., negative_power=1)`.)
 """
 
 from __future__ import annotations
@@ -10,63 +10,54 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import rel_entr
 
-from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings, check_same_ids
 from counterpop.errors import InputError
 from counterpop.evaluation import measure
 from counterpop.interactions import IntArray, Interactions
-from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
-from counterpop.ranking import rank, tie_order
-from counterpop.runs import FIXED, STRENGTHS, Model, Run
+from counterpop.metrics.popularity import HEAD_GROUPS, jensen_shannon, popularity_groups
+from counterpop.recommender import Recommender
+from counterpop.runs import FIXED, STRENGTHS, Model, Run, Strengths
 from counterpop.splits import Development, Split
 from counterpop.tuning import LOWER_IS_BETTER, Target, search_strengths
 
 Correction = Literal["pc", "tten", "head-minus-tail"]
-# the strengths that are tried: every combination, the weakest first
-STRENGTHS_OF: dict[str, tuple[tuple[float, ...], ...]] = {
-    "pc": (tuple(round(0.1 * n, 1) for n in range(11)), (0.0, 0.5, 1.0)),
-    "tten": (tuple(round(0.1 * n, 1) for n in range(16)),),
-    "head-minus-tail": (STRENGTHS,),
-}
 CALIBRATIONS = tuple(round(0.1 * n, 1) for n in range(10))
-POOL = 100  # items of which a calibrated list is chosen
+POOL = 100  # items from which a calibrated list is chosen
 
 
 def discount_popularity(vectors: Embeddings, train: Interactions, strength: float, mix: float) -> Embeddings:
     """PC: s + strength x scale_u x (1/pop_i)(mix s + 1 - mix), as vectors of width 2D + 1.
 
-    scale_u makes both parts equally long over all items. An item without interactions counts as having one.
+    scale_u gives both parts the same length over all items. An item without interactions counts as having one.
     Source: Zhu et al., Popularity-opportunity bias in collaborative filtering, 2021.
-    Limit: 1/pop is nearly 0 for all but the rarest items, so it is those that move.
+    Limit: 1/pop is nearly 0 for all but the rarest items, so only those move.
     """
     P, Q = (side.astype(np.float64) for side in (vectors.user_vectors, vectors.item_vectors))
     rare = 1 / np.maximum(train.item_counts, 1)
     # |s_u| and the length of the correction over all items, from (D, D) sums instead of all scores
     own = np.einsum("ud,de,ue->u", P, Q.T @ Q, P)
-    weighed = Q * rare[:, None]
-    theirs = (
-        mix**2 * np.einsum("ud,de,ue->u", P, weighed.T @ weighed, P)
-        + 2 * mix * (1 - mix) * (P @ (weighed.T @ rare))
+    weighted = Q * rare[:, None]
+    correction = (
+        mix**2 * np.einsum("ud,de,ue->u", P, weighted.T @ weighted, P)
+        + 2 * mix * (1 - mix) * (P @ (weighted.T @ rare))
         + (1 - mix) ** 2 * (rare @ rare)
     )
-    scale = strength * np.sqrt(own / np.maximum(theirs, 1e-30))[:, None]
-    users, items = np.hstack([P, mix * scale * P, (1 - mix) * scale]), np.hstack([Q, weighed, rare[:, None]])
+    scale = strength * np.sqrt(own / np.maximum(correction, 1e-30))[:, None]
+    users, items = np.hstack([P, mix * scale * P, (1 - mix) * scale]), np.hstack([Q, weighted, rare[:, None]])
     return replace(vectors, user_vectors=users.astype(np.float32), item_vectors=items.astype(np.float32))
 
 
 def shorten_items(vectors: Embeddings, train: Interactions, strength: float) -> Embeddings:
-    """TTEN: u.i / |i| ** strength; 1 ranks by the cosine. A vector of zeros stays one.
+    """TTEN: u.i / |i| ** strength; 1 ranks by the cosine. A zero vector stays zero.
 
     Source: Kim et al., Test-time embedding normalization for popularity bias mitigation, 2023.
-    Limit: takes out only what popularity did to the lengths; where popular items are not the longer ones, as
-    in some BPR models, it does harm, and validation chooses 0.
+    Limit: removes only the effect of popularity on lengths. If popular items do not have longer vectors, as in
+    some BPR models, it does harm, and validation chooses 0.
     """
     lengths = np.linalg.norm(vectors.item_vectors, axis=1, keepdims=True)
     power = np.where(lengths > 0, lengths, 1) ** np.float32(strength)
@@ -74,27 +65,28 @@ def shorten_items(vectors: Embeddings, train: Interactions, strength: float) -> 
 
 
 def subtract_head(vectors: Embeddings, train: Interactions, strength: float) -> Embeddings:
-    """Item vectors less `strength` x their part along the mean popular item minus the mean other one.
+    """Item vectors less `strength` x their part along the mean popular item minus the mean other item.
 
-    Limit: a difference of means holds whatever else popular items have in common, their genre for instance.
+    Limit: a difference of means contains everything else that popular items have in common, such as their genre.
     """
     q = find_directions(Model(vectors), train, item="head-minus-tail", user="mean").item
     along = (vectors.item_vectors @ q)[:, None] * q
     return replace(vectors, item_vectors=vectors.item_vectors - np.float32(strength) * along)
 
 
-_CORRECTIONS: dict[str, Callable[..., Embeddings]] = {
-    "pc": discount_popularity,
-    "tten": shorten_items,
-    "head-minus-tail": subtract_head,
+# each with the strengths to try: every combination, the weakest first
+CORRECTIONS: dict[Correction, tuple[Callable[..., Embeddings], tuple[Strengths, ...]]] = {
+    "pc": (discount_popularity, (tuple(round(0.1 * n, 1) for n in range(11)), (0.0, 0.5, 1.0))),
+    "tten": (shorten_items, (tuple(round(0.1 * n, 1) for n in range(16)),)),
+    "head-minus-tail": (subtract_head, (STRENGTHS,)),
 }
 
 
 def correct(run: Run, split: Split | Development, by: Correction, *, target: Target = "recall", k: int = 20) -> Run:
-    """A run with corrected vectors, at the strengths that are best on validation (of equals the first tried).
+    """A run with corrected vectors, at the strengths that are best on validation (the weakest if several are).
 
-    Strengths are chosen on the model trained without the validation part; where the run was refit, the second
-    model is corrected with them. `settings["correction"]` says what was chosen. Never looks at test.
+    Strengths are chosen on the model trained without the validation part; if the run was refit, they are used to
+    correct the second model. `settings["correction"]` records the choice. The test part is never used.
 
     >>> from counterpop.splits import split_uniform
     >>> from counterpop.worlds import make_world
@@ -104,17 +96,17 @@ def correct(run: Run, split: Split | Development, by: Correction, *, target: Tar
     >>> correct(Run(Model(vectors)), split, "tten").settings["correction"]["by"]
     'tten'
     """
-    if by not in get_args(Correction):
-        raise InputError(f"by must be one of {', '.join(get_args(Correction))}, got {by!r}")
+    if by not in CORRECTIONS:
+        raise InputError(f"by must be one of {', '.join(CORRECTIONS)}, got {by!r}")
     known = split.development if isinstance(split, Split) else split
-    vectors, apply = run.model.embeddings, _CORRECTIONS[by]
+    vectors, (apply, grids) = run.model.embeddings, CORRECTIONS[by]
     check_same_ids(vectors, known.train, known.valid)
     sign = -1.0 if target in LOWER_IS_BETTER else 1.0
     tried = [
         (strengths, _measure(apply(vectors, known.train, *strengths), known, target, k))
-        for strengths in product(*STRENGTHS_OF[by])
+        for strengths in product(*grids)
     ]
-    best, value = max(tried, key=lambda found: sign * found[1])
+    best, value = max(tried, key=lambda trial: sign * trial[1])
     refit = None
     if run.refit is not None:
         refit = Model(apply(run.refit.embeddings, known.refit_train(), *best))
@@ -125,47 +117,28 @@ def correct(run: Run, split: Split | Development, by: Correction, *, target: Tar
 
 def _measure(vectors: Embeddings, known: Development, target: Target, k: int) -> float:
     still = np.zeros(vectors.dim, np.float32)
-    grid = search_strengths(
-        vectors,
-        Directions(still, still),
-        known.train,
-        known.valid,
-        k=k,
-        item_strengths=FIXED,
-        user_strengths=FIXED,
-        exposure=target in ("coverage", "gini"),
-    )
+    case = vectors, Directions(still, still), known.train, known.valid
+    exposure = target in ("coverage", "gini")
+    grid = search_strengths(*case, k=k, item_strengths=FIXED, user_strengths=FIXED, exposure=exposure)
     if target not in grid.values:
         raise InputError(f"target must be one of {', '.join(grid.values)}, got {target!r}")
     return grid.at(0.0, 0.0)[target]
 
 
-def calibrated_lists(
-    adjustment: Adjustment, users: IntArray, seen: Interactions, k: int, strength: float, pool: int = POOL
-) -> IntArray:
-    """(B, K) lists of which the popularity resembles what their user has seen, chosen from the best `pool`.
+def calibrated_lists(recommender: Recommender, users: IntArray, k: int, strength: float, pool: int = POOL) -> IntArray:
+    """(B, K) lists whose popularity resembles what their user has seen, chosen from the best `pool` items.
 
-    Items are taken one by one: each time the one with the largest (1 - strength) x its relevance - strength
-    x the Jensen-Shannon divergence that the list then has between the shares of the five popularity groups
-    in it and in the user's own items. Relevance is the score, from 0 for the worst of the pool to 1 for the
-    best. -1 fills a list that runs out of items; `seen` items are left out.
+    Items are added one at a time: the one with the largest (1 - strength) x its relevance - strength x the
+    Jensen-Shannon divergence (in nats) between the shares of the five popularity groups in the list with it and in
+    the user's seen items. Relevance is the score, scaled from 0 for the worst of the pool to 1 for the best. -1
+    fills a list that runs out of items.
     Source: Abdollahpouri et al., User-centered evaluation of popularity bias, 2021.
-    Limit: a user who saw mostly popular items keeps getting them: this calibrates the bias, it removes none.
+    Limit: a user who saw mostly popular items keeps getting them; this calibrates the bias but does not remove it.
     """
-    vectors = adjustment.embeddings
-    if vectors is None:
-        raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
-    check_same_ids(vectors, seen)
     if not 0 <= strength <= 1:
         raise InputError(f"strength must be from 0 to 1, got {strength}")
-    items, scores = rank(
-        adjustment.query(vectors.user_vectors[users]),
-        vectors.item_vectors,
-        max(pool, k),
-        users=users,
-        seen=[seen],
-        ties=tie_order(vectors.item_ids),
-    )
+    items, scores = recommender.recommend(users, max(pool, k))
+    seen = recommender.seen
     group_of = popularity_groups(seen.item_counts)
     profile = np.zeros((seen.n_users, HEAD_GROUPS + 1))
     np.add.at(profile, (seen.user_ix, group_of[seen.item_ix]), 1)
@@ -179,7 +152,7 @@ def calibrated_lists(
     lists = np.full((len(users), min(k, items.shape[1])), -1, dtype=np.int32)
     for place in range(lists.shape[1]):
         nexts = (place * shares[:, None] + np.eye(HEAD_GROUPS + 1)) / (place + 1)  # (B, groups, groups)
-        cost = _divergence(profile[:, None], nexts)
+        cost = np.log(2) * jensen_shannon(profile[:, None], nexts)
         value = (1 - strength) * relevance - strength * np.take_along_axis(cost, groups, axis=1)
         best = np.where(left, value, -np.inf).argmax(axis=1)
         there = left[rows, best]
@@ -190,19 +163,13 @@ def calibrated_lists(
 
 
 def choose_calibration(
-    adjustment: Adjustment, known: Development, *, k: int = 20, strengths: Sequence[float] = CALIBRATIONS
+    recommender: Recommender, known: Development, *, k: int = 20, strengths: Sequence[float] = CALIBRATIONS
 ) -> float:
-    """The strength of `calibrated_lists` with the best recall on validation; of equals the first."""
+    """The strength of `calibrated_lists` with the best recall on validation; the first of equally good ones."""
     users = np.flatnonzero(known.valid.user_counts).astype(np.int32)
+    recommender = replace(recommender, seen=known.train)
     recall = {}
     for strength in strengths:
-        lists = calibrated_lists(adjustment, users, known.train, k, strength)
+        lists = calibrated_lists(recommender, users, k, strength)
         recall[strength] = measure(lists, users, known.train, known.valid, resamples=0).recall
     return max(recall, key=lambda strength: recall[strength])
-
-
-def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Jensen-Shannon divergence of shares along the last axis, from 0 to log 2."""
-    middle = (p + q) / 2
-    total: NDArray[np.float64] = (rel_entr(p, middle) + rel_entr(q, middle)).sum(axis=-1) / 2
-    return total

@@ -1,9 +1,9 @@
-"""Rank, measure, per user and per group, with confidence intervals."""
+"""Metrics of a model's lists, per user and per popularity group, with confidence intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from counterpop.adjustment import Adjustment
 from counterpop.embeddings import check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
@@ -21,18 +20,17 @@ from counterpop.metrics.popularity import (
     average_popularity,
     coverage,
     exposure,
-    exposure_gini,
     places_by_group,
     popularity_groups,
     tail_share,
 )
-from counterpop.ranking import rank_users
+from counterpop.recommender import Recommender
 from counterpop.splits import Split
 
 On = Literal["valid", "test"]
 PER_USER = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
 RESAMPLES = 1000
-_WHOLE_RESAMPLES = 200  # of coverage and Gini, which need every list again
+_WHOLE_RESAMPLES = 200  # for coverage and Gini, which need all lists in every resample
 _BATCH = 2_000_000  # users drawn at a time, over all resamples
 BOOTSTRAP_STREAM, TEST_STREAM = 300, 301
 
@@ -41,7 +39,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """What a set of lists is worth: means over users, figures of the whole, 95 % intervals by bootstrap."""
+    """The metrics of a set of lists: means over users, metrics of all lists together, 95 % bootstrap intervals."""
 
     recall: float
     hit_rate: float
@@ -51,19 +49,19 @@ class Measures:
     coverage: float
     gini: float
     groups: tuple[Mapping[str, Any], ...]
-    """For each popularity group: items, share of all recommendations, recall of its held-out pairs."""
+    """For each popularity group: number of items, share of all recommendations, recall of its held-out pairs."""
     intervals: Mapping[str, Interval]
     per_user: Mapping[str, NDArray[np.float64]]
-    """(B,) each of the five that are means over users."""
+    """(B,) for each of the five metrics that are means over users."""
     exposure: NDArray[np.int64]
-    """(I,) in how many lists each item stands."""
+    """(I,) number of lists that hold each item."""
     users: IntArray
     """(B,) positions of the users: those with at least one held-out item."""
     held: str
-    """A fingerprint of the held-out pairs and the length of the lists: only the same can be compared."""
+    """A fingerprint of the held-out pairs and the length of the lists; only equal ones can be compared."""
 
     def to_json(self) -> dict[str, Any]:
-        """The figures without the arrays."""
+        """The metrics without the arrays."""
         names = (*PER_USER, "coverage", "gini")
         figures: dict[str, Any] = {name: getattr(self, name) for name in names}
         return figures | {"groups": [dict(g) for g in self.groups], "intervals": dict(self.intervals)}
@@ -80,7 +78,7 @@ class Evaluation:
     plain: Measures
     adjusted: Measures
     comparison: Mapping[str, Mapping[str, float]]
-    """Adjusted against plain: see `compare`."""
+    """Adjusted compared with plain: see `compare`."""
 
     def to_json(self) -> dict[str, Any]:
         """What `counterpop evaluate --json` prints."""
@@ -97,7 +95,7 @@ class Evaluation:
 
 
 def evaluate(
-    adjustment: Adjustment,
+    recommender: Recommender,
     split: Split,
     on: On = "test",
     k: int = 20,
@@ -106,31 +104,29 @@ def evaluate(
     seed: int = 0,
     threads: int | None = None,
 ) -> Evaluation:
-    """The model behind an adjustment, plain and adjusted, measured on a held-out part.
+    """A model, plain and adjusted, measured on a held-out part.
 
-    Train items are never ranked; after a refit on train + validation neither are validation items, and only
-    the test part can be measured. Means go over the users who have at least one held-out item.
+    Train items are never ranked. After a refit on train + validation, validation items are not ranked either,
+    and only the test part can be measured. Means are over the users who have at least one held-out item. The
+    split decides what is left out of the lists; `recommender.seen` is not used.
     """
-    if adjustment.embeddings is None:
-        raise InputError("an adjustment without its vectors cannot be evaluated; take the one that tune returned")
     if on not in ("valid", "test"):
         raise InputError(f"on must be 'valid' or 'test', got {on!r}")
-    if on == "valid" and adjustment.refit:
+    if on == "valid" and recommender.refit:
         raise InputError("this model was trained on the validation part as well; evaluate it on test")
     known = split.development
-    train = known.refit_train() if adjustment.refit else known.train
+    adjusted = replace(recommender, seen=known.refit_train() if recommender.refit else known.train)
     held = split.test if on == "test" else known.valid
-    plain, adjusted = (
-        measure_model(a, train, held, k, resamples=resamples, seed=seed, threads=threads)
-        for a in (adjustment.with_strengths(0.0, 0.0), adjustment)
+    before, after = (
+        measure_model(model, held, k, resamples=resamples, seed=seed, threads=threads)
+        for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
     )
-    strengths = adjustment.item_strength, adjustment.user_strength
-    return Evaluation(k, on, *strengths, plain, adjusted, compare(adjusted, plain, seed=seed))
+    strengths = recommender.item_strength, recommender.user_strength
+    return Evaluation(k, on, *strengths, before, after, compare(after, before, seed=seed))
 
 
 def measure_model(
-    adjustment: Adjustment,
-    train: Interactions,
+    recommender: Recommender,
     held: Interactions,
     k: int = 20,
     *,
@@ -138,12 +134,11 @@ def measure_model(
     seed: int = 0,
     threads: int | None = None,
 ) -> Measures:
-    """The measures of an adjusted model's lists, train items left out."""
-    if adjustment.embeddings is not None:
-        check_same_ids(adjustment.embeddings, held)
+    """The metrics of a model's lists for the users of `held`; popularity is counted in the log it leaves out."""
+    check_same_ids(recommender.embeddings, held)
     users = np.flatnonzero(held.user_counts).astype(np.int32)
-    lists, _ = rank_users(adjustment, users, train, k, threads)
-    return measure(lists, users, train, held, resamples=resamples, seed=seed)
+    lists, _ = recommender.recommend(users, k, threads=threads)
+    return measure(lists, users, recommender.seen, held, resamples=resamples, seed=seed)
 
 
 def measure(
@@ -155,9 +150,9 @@ def measure(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Measures:
-    """The measures of any lists (B, K) of item positions, one for each of `users`; -1 is an empty place.
+    """The metrics of any lists (B, K) of item positions, one for each of `users`; -1 is an empty place.
 
-    `resamples=0` leaves out the intervals.
+    `resamples=0` skips the intervals.
     """
     if not len(users):
         raise InputError("nothing to measure: no user has a held-out item")
@@ -192,7 +187,7 @@ def measure(
     return Measures(
         **means,
         coverage=coverage(exposed),
-        gini=exposure_gini(exposed),
+        gini=gini(exposed),
         groups=groups,
         intervals=intervals,
         per_user=per_user,
@@ -205,8 +200,8 @@ def measure(
 def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
     """For each metric that is a mean over users: first - second, its 95 % interval, and a paired p-value.
 
-    The interval is by bootstrap over users. The p-value is that of a paired randomisation test: how often
-    differences with random signs have a mean at least as far from zero. Both must hold the same users.
+    The interval is a bootstrap over users. The p-value is from a paired randomisation test: how often differences
+    with random signs have a mean at least as far from zero. Both must have the same users.
     """
     if first.held != second.held or not np.array_equal(first.users, second.users):
         raise InputError("only measures of the same users, held-out pairs and k can be compared; use one split")
@@ -236,7 +231,7 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
 
 
 def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:
-    """Bootstrap weights (R, B) in batches: how often each user was drawn. The same for the same seed."""
+    """Bootstrap weights (R, B) in batches: how often each user was drawn. Equal seeds give equal weights."""
     generator = np.random.default_rng([seed, BOOTSTRAP_STREAM])
     for batch in _batches(resamples, n_users):
         drawn = generator.integers(0, n_users, (batch, n_users), dtype=np.int32)
@@ -244,7 +239,7 @@ def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.f
 
 
 def _batches(rounds: int, n_users: int) -> Iterator[int]:
-    """How many of the rounds to take at a time, so that memory stays bounded."""
+    """Sizes of batches of rounds that keep memory bounded."""
     most = max(1, _BATCH // n_users)
     for start in range(0, rounds, most):
         yield min(most, rounds - start)
@@ -255,8 +250,8 @@ def _intervals(
 ) -> dict[str, Interval]:
     """95 % intervals by bootstrap over users.
 
-    Resampling repeats some users and drops others, which hides items: coverage and Gini are biased in it.
-    Theirs is therefore the spread of the resampled figures, centred on the figure itself.
+    Resampling repeats some users and drops others, which hides items, so resampled coverage and Gini are biased.
+    Their intervals are therefore the spread of the resampled values, centred on the measured value.
     """
     n_users, n_items = len(lists), len(exposed)
     filled = lists >= 0

@@ -1,4 +1,4 @@
-"""Exact top-k in blocks, seen items left out."""
+"""Exact top-k in blocks, leaving out seen items."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
-from counterpop.embeddings import FloatArray, check_same_ids
+from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
-from counterpop.interactions import Ids, IntArray, Interactions
+from counterpop.interactions import Ids, IntArray, Interactions, ranks_of
 from counterpop.kernels.threads import core_count, in_stretches
 
-BLOCK_BYTES = 4 << 20  # of scores at a time in each thread: they stay in the cache
-WIDE_BLOCK_BYTES = 64 << 20  # at most
+BLOCK_BYTES = 4 << 20  # scores at a time in each thread: they stay in the cache
+WIDE_BLOCK_BYTES = 64 << 20  # maximum
 
 
 def tie_order(item_ids: Ids) -> NDArray[np.int64]:
-    """(I,) the place of each item in a fixed shuffle by its outside id.
+    """(I,) the rank of each item in a fixed shuffle of the outside ids.
 
-    Equal scores are ranked by it, so that a list depends neither on the order of the items nor on their
-    popularity.
+    It breaks ties between scores, so that lists depend neither on the order of the items nor on their popularity.
     """
     if item_ids.dtype == object:
         keys = np.array([int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64)
@@ -30,22 +28,20 @@ def tie_order(item_ids: Ids) -> NDArray[np.int64]:
         keys = item_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         keys = (keys ^ (keys >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         keys ^= keys >> np.uint64(32)
-    order = np.empty(len(keys), dtype=np.int64)
-    order[np.argsort(keys, kind="stable")] = np.arange(len(keys))
-    return order
+    return ranks_of(np.argsort(keys, kind="stable"))
 
 
 def score_blocks(
     queries: FloatArray, item_vectors: FloatArray, users: IntArray, seen: Sequence[tuple[NDArray[np.int64], IntArray]]
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """Blocks of scores (B, I) of the queries (one row for each of `users`), seen items marked as left out.
+    """Blocks of scores (B, I) of the queries (one row for each of `users`), with seen items marked as left out.
 
-    `seen` holds pairs of arrays: where each user's items begin (U + 1,), and the items.
+    `seen` holds pairs of arrays: where each user's items start (U + 1,), and the items.
     """
-    from counterpop.kernels.topk import leave_out  # numba only where it runs: training on a GPU has none
+    from counterpop.kernels.topk import leave_out  # imports numba, which training on a GPU can do without
 
     n_items = len(item_vectors)
-    # large catalogues: more rows than fit the cache, or the item vectors are read anew for every few of them
+    # in large catalogues more rows than fit the cache, or the item vectors would be read again every few rows
     rows = max(BLOCK_BYTES // (4 * n_items), min(64, WIDE_BLOCK_BYTES // (4 * n_items)), 1)
     space = np.empty((min(rows, len(queries)), n_items), dtype=np.float32)
     for start in range(0, len(queries), rows):
@@ -67,48 +63,27 @@ def rank(
     ties: NDArray[np.int64],
     threads: int | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """The best k items of every query and their scores, both (B, K), best first; K is at most I.
+    """The best k items for every query and their scores, both (B, K), best first; K is at most I.
 
-    `users[b]` is the position of the user behind query b: what the logs in `seen` hold of them is left out.
-    Where fewer than k items remain, the places left over hold item -1. Exact; see `tie_order` for ties.
+    `users[b]` is the position of the user of query b, whose items in the logs of `seen` are left out. If fewer than
+    k items remain, -1 fills the list. Exact; see `tie_order` for ties.
     """
     from counterpop.kernels.topk import top_k
 
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
     if len(users) != len(queries) or len(ties) != len(item_vectors):
-        raise InputError("each query needs its user, and each item its place among ties")
+        raise InputError("each query needs a user, and each item a rank among ties")
     if any(log.n_items != len(item_vectors) or (len(users) and users.max() >= log.n_users) for log in seen):
-        raise InputError("what users have seen must be in the positions of the vectors; take the split of the model")
+        raise InputError("the logs of seen items must have the positions of the vectors; use the model's split")
     k = min(k, len(item_vectors))
-    threads = threads or core_count()
     logs = [(log.user_starts, log.item_ix) for log in seen]
     items = np.empty((len(queries), k), dtype=np.int32)
     scores = np.empty((len(queries), k), dtype=np.float32)
 
     def work(_: int, stretch: slice) -> None:
-        mine = items[stretch], scores[stretch]
-        for block, found in score_blocks(queries[stretch], item_vectors, users[stretch], logs):
-            top_k(found, ties, 0, len(found), mine[1][block], mine[0][block])
+        for block, all_scores in score_blocks(queries[stretch], item_vectors, users[stretch], logs):
+            top_k(all_scores, ties, 0, len(all_scores), scores[stretch][block], items[stretch][block])
 
-    in_stretches(work, len(queries), threads)
+    in_stretches(work, len(queries), threads or core_count())
     return items, scores
-
-
-def rank_users(
-    adjustment: Adjustment, users: IntArray, seen: Interactions, k: int, threads: int | None = None
-) -> tuple[IntArray, FloatArray]:
-    """The best k items of each user by an adjusted model, and their scores; what `seen` holds is left out."""
-    vectors = adjustment.embeddings
-    if vectors is None:
-        raise InputError("an adjustment without its vectors cannot rank; take the one that tune returned")
-    check_same_ids(vectors, seen)
-    return rank(
-        adjustment.query(vectors.user_vectors[users]),
-        vectors.item_vectors,
-        k,
-        users=users,
-        seen=[seen],
-        ties=tie_order(vectors.item_ids),
-        threads=threads,
-    )

@@ -73,7 +73,7 @@ def debias_files(
     paths = vars(sources) | {"interactions": interactions}
     origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
     origin |= {"user": user, "item": item, "target": found.target, "floor": found.floor, "k": found.k}
-    adjusted = adjust(found.embeddings, found) if write_vectors and found.embeddings else None
+    adjusted = adjust(found.embeddings, found) if write_vectors else None
     save_adjustment(found, out, adjusted, origin | {"seed": chosen.seed})
     write_debiasing(found, Path(out) / "report.html", Path(sources.model or interactions).name)
     return found

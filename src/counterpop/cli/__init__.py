@@ -1,10 +1,8 @@
-"""The `counterpop` command: thin shells around the library. Commands are imported when they are called."""
+"""The `counterpop` command: thin shells around the library. A command is imported only when it is used."""
 
 from __future__ import annotations
 
 import functools
-import json
-import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,26 +11,27 @@ from typing import Any
 
 import click
 
+from counterpop.encoding import to_json
 from counterpop.errors import CounterpopError, CounterpopWarning
 
 COMMANDS = {
-    "demo": "A made-up world from log to report, in one go.",
-    "split": "Cut a log into train, validation and test.",
+    "demo": "Run everything on a synthetic world, from log to report.",
+    "split": "Split a log into train, validation and test.",
     "train": "Train a model on a split.",
     "tune": "Choose the strengths of a run on its validation part.",
-    "correct": "Correct the vectors of a run as practitioners do, for comparison.",
-    "evaluate": "Measure a run, plain and adjusted.",
+    "correct": "Apply a common popularity correction to a run, for comparison.",
+    "evaluate": "Measure a run on held-out data, plain and adjusted.",
     "recommend": "Write lists of recommendations.",
-    "debias": "Adjust vectors that any other model was trained to.",
-    "audit": "What a run, vectors or any lists of recommendations expose.",
+    "debias": "Debias vectors trained by any other model.",
+    "audit": "Audit what a run, vectors or lists of recommendations expose.",
     "report": "Compare runs on one self-contained page.",
-    "serve": "Answer requests for recommendations, with a dashboard.",
-    "paper": "Every table and figure of the paper, beside the published numbers.",
+    "serve": "Serve recommendations over HTTP, with a dashboard.",
+    "paper": "Reproduce the tables and figures of the paper, next to the published numbers.",
 }
 
 
 class _LazyGroup(click.Group):
-    """Knows its commands by name and imports one only to run it or to print its help."""
+    """Imports a command only to run it or to print its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -64,20 +63,21 @@ def main() -> None:
 
 
 def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    """Makes a command of a function that returns what `--json` prints.
+    """Makes a command from a function that returns what `--json` prints.
 
-    Adds --json and --debug; turns our errors into one sentence and exit 1, warnings into a line on stderr.
+    Adds --json and --debug. Our errors become one sentence and exit code 1, our warnings a note on stderr.
     """
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-    @click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+    @click.option("--debug", is_flag=True, help="Show the traceback if the command fails.")
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
         try:
-            with warnings.catch_warnings(record=True) as notes:
+            with warnings.catch_warnings():
                 warnings.simplefilter("always", CounterpopWarning)
+                warnings.showwarning = _show_note
                 result = function(*args, quiet=as_json, **kwargs)
-            text = json.dumps(_plain(result), allow_nan=False) if as_json else ""
+            text = to_json(result) if as_json else ""
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except (CounterpopError, OSError, MemoryError) as error:
@@ -89,18 +89,23 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             if debug:
                 raise
             click.echo(
-                f"Error: something unforeseen went wrong ({type(error).__name__}: {error}); "
-                "--debug shows where, please report it",
+                f"Error: unexpected failure ({type(error).__name__}: {error}); run again with --debug to see where, "
+                "and please report it",
                 err=True,
             )
             sys.exit(1)
-        for note in notes:
-            if issubclass(note.category, CounterpopWarning):
-                click.echo(f"Note: {note.message}", err=True)
         if as_json:
             click.echo(text)
 
     return command
+
+
+def _show_note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Prints our own warnings as they occur, above any spinner; warnings of libraries are dropped."""
+    from counterpop.cli.progress import console
+
+    if issubclass(category, CounterpopWarning):
+        console.print(f"Note: {message}")
 
 
 def _sentence(error: BaseException) -> str:
@@ -109,13 +114,3 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON knows it: numbers of NumPy as plain ones, NaN and infinity as null."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,18 +16,18 @@ from counterpop.tuning import Target
 
 @click.command(epilog="Example: counterpop correct RUN --by tten --out CORRECTED")
 @click.argument("run", type=click.Path())
-@click.option("--by", type=click.Choice(get_args(Correction)), required=True, help="What to do to the scores.")
+@click.option("--by", type=click.Choice(get_args(Correction)), required=True, help="Correction to apply to the scores.")
 @target_option()
 @k_option()
 @seed_option()
-@click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
+@click.option("--out", type=click.Path(), required=True, help="Run folder to write.")
 @shell
 def command(run: str, by: Correction, target: Target, k: int, seed: int, out: str, quiet: bool) -> dict[str, Any]:
-    """Write a run whose vectors are corrected the way practitioners do it, for comparison.
+    """Apply a common popularity correction to the vectors of a run, for comparison.
 
-    pc adds to a score the more, the rarer its item is; tten divides it by a power of the item vector's
-    length; head-minus-tail takes out the difference between popular and other items. Strengths are chosen on
-    the validation part; test is not opened. The new run needs no `tune`.
+    pc raises the scores of rare items; tten divides a score by a power of the item vector's length; head-minus-tail
+    removes the difference between popular and other items. Strengths are chosen on the validation part; the test
+    part is not opened. The new run does not need `tune`.
     """
     artifacts.check_target(out, "run")
     saved = artifacts.load_run(run)

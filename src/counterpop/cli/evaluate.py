@@ -7,24 +7,26 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
+from counterpop.cli.options import k_option, seed_option
 from counterpop.cli.progress import output, working
-from counterpop.cli.report import summarise
 from counterpop.evaluation import On, compare
-from counterpop.reporting import comparison_table
+from counterpop.reporting import comparison_table, summarise
 
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
 @click.argument("run", type=click.Path())
-@click.option("--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Which part.")
-@click.option("--k", type=click.IntRange(min=1), default=20, show_default=True, help="Length of the lists.")
-@click.option("--against", type=click.Path(), help="Another run of the same split: a paired test between the two.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the bootstrap.")
+@click.option(
+    "--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Part to measure on."
+)
+@k_option()
+@click.option("--against", type=click.Path(), help="Another run of the same split, to compare with in a paired test.")
+@seed_option(help="Seed of the bootstrap.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:
-    """Measure a run on a held-out part, plain and adjusted, with 95 % intervals.
+    """Measure a run on held-out data, plain and adjusted, with 95 % intervals.
 
-    Recall, hit rate and NDCG go over the users who have a held-out item; average popularity, tail share,
-    coverage, Gini and the five popularity groups say what the lists expose. Train items are never ranked; on
+    Recall, hit rate and NDCG are means over the users who have a held-out item. Average popularity, tail share,
+    coverage, Gini and the five popularity groups describe what the lists expose. Train items are never ranked; on
     test, validation items are left out only if the model was refit on them.
     """
     reports = []
@@ -34,11 +36,8 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     evaluations = [report.evaluation for report in reports]
     result = {"run": run, **evaluations[0].to_json()}
     if against:
-        result["against"] = {
-            "run": against,
-            **evaluations[1].to_json(),
-            "difference": compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed),
-        }
+        difference = compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
+        result["against"] = {"run": against, **evaluations[1].to_json(), "difference": difference}
     if not quiet:
         output.print(comparison_table(reports))
     return result

@@ -1,4 +1,4 @@
-"""Progress on stderr, with rich."""
+"""Progress bars and notes on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ output = Console(soft_wrap=True, markup=False, highlight=False)  # results
 
 @contextmanager
 def training_progress() -> Iterator[Callable[[TrainingProgress], None]]:
-    """A bar with epoch, loss, best validation recall and time left."""
+    """A progress bar with epoch, loss, best validation recall and time left."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -39,6 +39,6 @@ def training_progress() -> Iterator[Callable[[TrainingProgress], None]]:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """A moving sign while something takes its time; call what it gives to say what comes next."""
+    """A spinner for long steps; call the function it yields to change its text."""
     with console.status(what) as status:
         yield status.update

@@ -27,6 +27,7 @@ from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning
 from counterpop.interactions import Interactions, RowIds
 from counterpop.ledger import Ledger
+from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target
@@ -38,7 +39,7 @@ IN_SAMPLE = (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Debiasing(Adjustment):
+class Debiasing(Recommender):
     """An adjustment of vectors trained by another model, with its measured effect.
 
     If no significant gain was found the strengths are 0: leave the vectors as they are.
@@ -204,6 +205,7 @@ def _search(
         directions.user,
         *(tried if gained else (0.0, 0.0)),
         embeddings=vectors,
+        seen=log,
         segments=segments,
         uniform=effects[0],
         ordinary=effects[1],

@@ -154,22 +154,15 @@ class Fitted:
     """A trained run with the adjustment and the grid that validation gave it."""
 
     run: cp.Run
-    adjustment: cp.Adjustment
+    adjustment: cp.Recommender
     grid: cp.Grid
     seconds: float
 
 
-def tune_run(run: cp.Run, known: cp.Development) -> tuple[cp.Adjustment, cp.Grid]:
-    """The adjustment that validation chooses, and the grid it was chosen from; of a plain run strengths 0."""
-    if run.settings["method"] != "plain":
-        tuned = cp.tune(run, known, k=K)
-        return tuned, tuned.grid
-    directions = cp.find_directions(run.model, known.train)
-    grid = cp.search_strengths(
-        run.model.embeddings, directions, known.train, known.valid, k=K, item_strengths=(0.0,), user_strengths=(0.0,)
-    )
-    final = run.embeddings
-    return cp.Adjustment(directions.item, directions.user, 0.0, 0.0, final, run.refit is not None), grid
+def tune_run(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Grid]:
+    """The adjusted model that validation chooses, and the grid it was chosen from."""
+    tuned = cp.tune(run, known, k=K)
+    return tuned, tuned.grid
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ class Tools:
     """What a run is made with; a machine without numba or polars brings its own."""
 
     load: Callable[[Path], cp.Split] = load_dataset
-    tune: Callable[[cp.Run, cp.Development], tuple[cp.Adjustment, cp.Grid]] = tune_run
+    tune: Callable[[cp.Run, cp.Development], tuple[cp.Recommender, cp.Grid]] = tune_run
     evaluate: Callable[..., cp.Evaluation] = field(default_factory=lambda: cp.evaluate)
     search: Callable[..., cp.Grid] = field(default_factory=lambda: cp.search_strengths)
 

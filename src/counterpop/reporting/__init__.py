@@ -10,12 +10,14 @@ from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.reporting.findings import RunReport
+from counterpop.reporting.summary import summarise
 from counterpop.reporting.tables import audit_table, comparison_table
 
 __all__ = [
     "RunReport",
     "audit_table",
     "comparison_table",
+    "summarise",
     "write_audit",
     "write_debiasing",
     "write_page",

@@ -23,9 +23,10 @@ from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray
 from counterpop.kernels.threads import core_count
+from counterpop.recommender import Explained
 from counterpop.serving import shapes
 from counterpop.serving.guard import UNFORESEEN, Counts, Guard, Limits, Refusal, problem
-from counterpop.serving.model import Explained, ServedModel, find
+from counterpop.serving.model import ServedModel, find
 from counterpop.serving.watching import Source, Watch, aside
 
 T = TypeVar("T")
@@ -121,8 +122,8 @@ def create_app(
             answer: dict[str, Any] = {
                 "user": asked.user,
                 "fallback": "popular",
-                "item_strength": model.adjustment.item_strength,  # what the list was made at
-                "user_strength": model.adjustment.user_strength,
+                "item_strength": model.recommender.item_strength,  # what the list was made at
+                "user_strength": model.recommender.user_strength,
             }
         else:
             users = np.array([at], dtype=np.int32)
@@ -183,7 +184,7 @@ def create_app(
         model = watch.model
         at = item_position(model, asked.item)
         items, cosines = await beside(lambda: model.similar(at, asked.k, asked.item_strength))
-        strength = model.adjustment.item_strength if asked.item_strength is None else asked.item_strength
+        strength = model.recommender.item_strength if asked.item_strength is None else asked.item_strength
         return _json(
             {"item": model.vectors.item_ids[at], "item_strength": strength, "items": _entries(model, items, cosines)}
         )
@@ -195,7 +196,9 @@ def create_app(
         if at is None:
             raise unknown_user(model, asked.user)
         head = _at_strengths(model, asked)
-        plain, adjusted = await beside(lambda: model.explain(at, asked.k, head["item_strength"], head["user_strength"]))
+        plain, adjusted = await beside(
+            lambda: model.recommender.explain(at, asked.k, head["item_strength"], head["user_strength"])
+        )
         return _json(
             head
             | {
@@ -252,7 +255,7 @@ def create_app(
         async def work() -> dict[str, Any]:
             async with one_at_a_time:
                 strengths = dial["item_strength"], dial["user_strength"]
-                adjustment = model.adjustment.with_strengths(*strengths)
+                adjustment = model.recommender.with_strengths(*strengths)
                 found = await aside(lambda: audit_model(adjustment, model.train, asked.k, threads=1).as_dict())
                 return {"run": model.name, **dial, **found}
 
@@ -319,7 +322,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def _at_strengths(model: ServedModel, asked: shapes.Dialled | shapes.Auditing) -> dict[str, Any]:
-    tuned, item, user = model.adjustment, asked.item_strength, asked.user_strength
+    tuned, item, user = model.recommender, asked.item_strength, asked.user_strength
     return {
         "k": asked.k,
         "item_strength": tuned.item_strength if item is None else item,

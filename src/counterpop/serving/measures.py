@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from counterpop.directions import Directions
-from counterpop.errors import InputError
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.serving.model import ServedModel
 from counterpop.tuning import EXPOSURE_BYTES, search_strengths
@@ -26,8 +25,6 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     drawn at random. They come from the model that has not seen that part: of a refit run, the first.
     """
     trial = model.trial
-    if trial.adjustment.embeddings is None:
-        raise InputError("strengths cannot be tried without the vectors")
     everybody = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
     users = everybody
     if len(everybody) > most_users:
@@ -35,12 +32,12 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
         users = np.sort(generator.choice(everybody, most_users, replace=False))
     fits = 4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # a count of every item and pair
     step = 0.1 if fits else 0.2
-    tuned = model.adjustment.item_strength, model.adjustment.user_strength
-    directions = Directions(trial.adjustment.item_direction, trial.adjustment.user_direction)
+    tuned = model.recommender.item_strength, model.recommender.user_strength
+    directions = Directions(trial.recommender.item_direction, trial.recommender.user_direction)
     grid = search_strengths(
-        trial.adjustment.embeddings,
+        trial.recommender.embeddings,
         directions,
-        trial.train,
+        trial.recommender.seen,
         trial.valid,
         k=K,
         groups=True,
@@ -49,7 +46,7 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
         user_strengths=_stops(step, tuned[1]),
         threads=1,  # the other cores go on answering
     )
-    counts = trial.train.item_counts
+    counts = trial.recommender.seen.item_counts
     group_of = popularity_groups(counts)
     return {
         "k": K,

@@ -1,4 +1,4 @@
-"""A run as it is served: one value that answers every question about its users and items."""
+"""A run ready to serve: one value with everything that requests ask for."""
 
 from __future__ import annotations
 
@@ -6,70 +6,52 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpop.adjustment import Adjustment
 from counterpop.embeddings import Embeddings, FloatArray
-from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.topk import LEFT_OUT, top_k
 from counterpop.metrics.popularity import exposure
-from counterpop.ranking import rank, score_blocks, tie_order
+from counterpop.ranking import rank
+from counterpop.recommender import Recommender
 
-FOLD_IN_REG = 4.0  # of a mean squared item vector; chosen on validation, see docs/serving.md
-LIST_LENGTH = 20  # of the lists that the fallback counts
-MOST_LISTS = 20_000  # users whose lists it counts, at most
-
-
-class Explained(NamedTuple):
-    """One item of a list, and what becomes of it: plain score = popular + conformity + adjusted score."""
-
-    item: int
-    plain_rank: int
-    adjusted_rank: int
-    plain_score: float
-    popular: float
-    conformity: float
-    adjusted_score: float
+FOLD_IN_REG = 4.0  # times the mean squared length of an item vector; chosen on validation, see docs/serving.md
+LIST_LENGTH = 20  # of the lists that the fallback is counted from
+MOST_LISTS = 20_000  # maximum number of those lists
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What strengths are tried on: a model that has not seen the validation part, and that part."""
+    """What the dashboard measures on: a model that has not seen the validation part, and that part."""
 
-    adjustment: Adjustment
-    train: Interactions
+    recommender: Recommender
     valid: Interactions
 
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """Vectors, adjustment, what users have seen, names of items. Every list is exact (see `ranking`)."""
+    """A recommender, what it was trained on, and the names of items. Every list is exact (see `ranking`)."""
 
     name: str
     written: str
     """When the run folder was written."""
-    adjustment: Adjustment
+    recommender: Recommender
+    """It leaves out train and validation items."""
     train: Interactions
-    """What the model was trained on: an item's popularity is its count in it."""
-    seen: Interactions
-    """What is left out of a user's list: train and validation."""
+    """What the model was trained on; an item's popularity is its count in it."""
     trial: Trial
     item_names: Sequence[str | None] | None = None
-    """For each item position, where there is a table of names."""
+    """By item position, if there is a table of names."""
 
     @property
     def vectors(self) -> Embeddings:
-        if self.adjustment.embeddings is None:
-            raise InputError("a model cannot be served without its vectors")
-        return self.adjustment.embeddings
+        return self.recommender.embeddings
 
-    @cached_property
-    def ties(self) -> NDArray[np.int64]:
-        return tie_order(self.vectors.item_ids)
+    @property
+    def seen(self) -> Interactions:
+        return self.recommender.seen
 
     @cached_property
     def fold_in_reg(self) -> float:
@@ -77,23 +59,23 @@ class ServedModel:
 
     @cached_property
     def popular(self) -> tuple[IntArray, FloatArray]:
-        """What users hold in common at the tuned strengths: all items, best first, and their scores.
+        """All items by how many adjusted lists hold them, at the tuned strengths, and their scores.
 
-        The score of an item is the share of users (at most 20,000, evenly spread) whose list of 20 holds it:
-        popularity among lists that popularity was taken out of. Items in nobody's list follow by count.
+        The score of an item is the share of users (at most 20,000, evenly spread) whose list of 20 holds it: its
+        popularity in lists from which popularity was removed. Items in no list come last, by count.
         """
         users = np.unique(np.linspace(0, self.seen.n_users - 1, MOST_LISTS).astype(np.int32))
         lists, _ = self.recommend(users, LIST_LENGTH)
         shown = exposure(lists, self.seen.n_items)
-        order = np.lexsort((self.ties, -self.train.item_counts, -shown))
+        order = np.lexsort((self.recommender.ties, -self.train.item_counts, -shown))
         return order.astype(np.int32), (shown[order] / len(users)).astype(np.float32)
 
     def recommend(
         self, users: IntArray, k: int, item_strength: float | None = None, user_strength: float | None = None
     ) -> tuple[IntArray, FloatArray]:
-        """The best k items of each user and their scores (B, K); places left over hold item -1."""
-        queries = self.adjustment.query(self.vectors.user_vectors[users], item_strength, user_strength)
-        return self._rank(queries, k, users, self.seen)
+        """The best k items for each user and their scores (B, K); -1 fills a list that runs out of items."""
+        # one thread: requests run in parallel, and starting threads costs more than ranking a small batch
+        return self.recommender.recommend(users, k, item_strength, user_strength, threads=1)
 
     def recommend_to(
         self,
@@ -102,59 +84,29 @@ class ServedModel:
         item_strength: float | None = None,
         user_strength: float | None = None,
     ) -> tuple[IntArray, FloatArray]:
-        """The same for users who are known only by items they touched, which are left out of the lists."""
+        """The same for users known only by the items they have touched, which are left out of their lists."""
         touched = [np.unique(history) for history in histories]
-        queries = self.adjustment.query(
+        queries = self.recommender.query(
             fold_in(self.vectors.item_vectors, touched, self.fold_in_reg), item_strength, user_strength
         )
         users = np.arange(len(touched), dtype=np.int32)
         rows = np.repeat(users, [len(items) for items in touched])
         log = Interactions(rows, np.concatenate(touched), users, self.vectors.item_ids)
-        return self._rank(queries, k, users, log)
+        items, ties = self.vectors.item_vectors, self.recommender.ties
+        return rank(queries, items, k, users=users, seen=[log], ties=ties, threads=1)
 
     def recommend_to_anybody(self, k: int) -> tuple[IntArray, FloatArray]:
         """The fallback for unknown users (K,): the first k of `popular`."""
         items, scores = self.popular
         return items[:k], scores[:k]
 
-    def explain(
-        self, user: int, k: int, item_strength: float, user_strength: float
-    ) -> tuple[list[Explained], list[Explained]]:
-        """The plain and the adjusted list of a user, each item with its place in both and its score's parts.
-
-        With u the user's vector and u' = u - b (u.p) p, the plain score u.Q_i is the sum of what the
-        conformity direction gives, b (u.p)(p.Q_i), what the popular direction gives, a (u'.q)(q.Q_i), and
-        the adjusted score. Places count from 1 among the items that the user has not seen.
-        """
-        u = self.vectors.user_vectors[user].astype(np.float64)
-        p, q = (
-            direction.astype(np.float64)
-            for direction in (self.adjustment.user_direction, self.adjustment.item_direction)
-        )
-        at = np.array([user], dtype=np.int32)
-        plain, adjusted = (self._order(at, a, b) for a, b in ((0.0, 0.0), (item_strength, user_strength)))
-        places = [np.empty(self.seen.n_items, dtype=np.int64) for _ in range(2)]
-        for place, order in zip(places, (plain, adjusted), strict=True):
-            place[order] = np.arange(1, len(order) + 1)
-        moved = u - user_strength * (u @ p) * p
-
-        def row(item: int) -> Explained:
-            vector = self.vectors.item_vectors[item].astype(np.float64)
-            whole = float(u @ vector)
-            conformity = float(user_strength * (u @ p) * (p @ vector))
-            popular = float(item_strength * (moved @ q) * (q @ vector))
-            ranks = int(places[0][item]), int(places[1][item])
-            return Explained(item, *ranks, whole, popular, conformity, whole - popular - conformity)
-
-        return [row(i) for i in plain[:k].tolist()], [row(i) for i in adjusted[:k].tolist()]
-
     def similar(self, item: int, k: int, item_strength: float | None = None) -> tuple[IntArray, FloatArray]:
-        """The k other items nearest to one by the cosine of their adjusted vectors, and the cosines (K,).
+        """The k items most similar to an item by the cosine of their adjusted vectors, and the cosines (K,).
 
         Zero vectors have a cosine of 0 with everything.
         """
-        Q, q = self.vectors.item_vectors, self.adjustment.item_direction
-        a = self.adjustment.item_strength if item_strength is None else item_strength
+        Q, q = self.vectors.item_vectors, self.recommender.item_direction
+        a = self.recommender.item_strength if item_strength is None else item_strength
         along = (Q @ q).astype(np.float64)
         # |v - a (v.q) q|^2 = |v|^2 - (2 a - a^2) (v.q)^2, and the same for inner products
         taken = a * (2 - a)
@@ -166,43 +118,31 @@ class ServedModel:
         scores[0, item] = LEFT_OUT
         k = min(k, len(Q) - 1)
         items, best = np.empty((1, k), dtype=np.int32), np.empty((1, k), dtype=np.float32)
-        top_k(scores, self.ties, 0, 1, best, items)
+        top_k(scores, self.recommender.ties, 0, 1, best, items)
         return items[0], best[0]
-
-    def _rank(self, queries: FloatArray, k: int, users: IntArray, seen: Interactions) -> tuple[IntArray, FloatArray]:
-        # one thread: requests run side by side, and starting threads costs more than a small batch
-        return rank(queries, self.vectors.item_vectors, k, users=users, seen=[seen], ties=self.ties, threads=1)
-
-    def _order(self, user: IntArray, item_strength: float, user_strength: float) -> NDArray[np.intp]:
-        """All items that the user has not seen, best first."""
-        query = self.adjustment.query(self.vectors.user_vectors[user], item_strength, user_strength)
-        seen = [(self.seen.user_starts, self.seen.item_ix)]
-        _, scores = next(score_blocks(query, self.vectors.item_vectors, user, seen))
-        unseen = np.flatnonzero(scores[0] > LEFT_OUT)
-        return unseen[np.lexsort((self.ties[unseen], -scores[0, unseen]))]
 
 
 def ridge(item_vectors: FloatArray) -> float:
-    """The reg of `fold_in`: four times the mean squared length of the catalogue's vectors."""
+    """The reg for `fold_in`: four times the mean squared length of the item vectors."""
     return FOLD_IN_REG * float(np.mean(np.einsum("id,id->i", item_vectors, item_vectors))) or 1.0
 
 
 def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray], reg: float) -> FloatArray:
-    """(B, D) a vector for each history: the ridge regression that gives the items in it a score of 1.
+    """(B, D) a user vector for each history: the ridge regression that gives its items a score of 1.
 
-    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items. It leans to the mean of the items, but
-    counts what they have in common only once.
+    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items. It is close to the mean of the items, but counts
+    what they have in common only once.
     """
     dim = item_vectors.shape[1]
-    found = np.empty((len(histories), dim), dtype=np.float32)
+    folded = np.empty((len(histories), dim), dtype=np.float32)
     for n, items in enumerate(histories):
         held = item_vectors[items].astype(np.float64)
-        found[n] = np.linalg.solve(held.T @ held + reg * np.eye(dim), held.sum(axis=0))
-    return found
+        folded[n] = np.linalg.solve(held.T @ held + reg * np.eye(dim), held.sum(axis=0))
+    return folded
 
 
 def find(known: Ids, wanted: str | int) -> int | None:
-    """Where an id stands in the sorted `known`; None where it does not. Text must be written as in the log.
+    """The position of an id in the sorted `known`, or None. Text must be written as in the log.
 
     >>> find(np.array([3, 7, 9]), "7"), find(np.array([3, 7, 9]), "07")
     (1, None)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import Interactions, apart
+from counterpop.interactions import Interactions, separate_treated
 from counterpop.training.backbones.contract import Start
 from counterpop.training.device import find_device
 from counterpop.training.graph import graph_of
@@ -26,7 +26,9 @@ class Smoothed(torch.nn.Module):
         self._copies = settings.method.item_copies  # CausE: a graph of the treated rows beside the other
         users, items = start.first_values()
         self.tables = torch.nn.Parameter(torch.from_numpy(np.concatenate([users, *[items] * self._copies])).to(device))
-        self._graph, self._edges = adjacency(train if start.treated is None else apart(train, start.treated), device)
+        self._graph, self._edges = adjacency(
+            train if start.treated is None else separate_treated(train, start.treated), device
+        )
         self.generator = torch.Generator(device).manual_seed(int(settings.generator("dropout").integers(1 << 62)))
 
     def forward(self) -> tuple[Tensor, Tensor]:

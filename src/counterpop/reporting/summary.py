@@ -1,0 +1,24 @@
+"""A run folder, measured for a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from counterpop.artifacts import load_run, load_split
+from counterpop.evaluation import On, evaluate
+from counterpop.reporting.findings import RunReport
+
+
+def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> RunReport:
+    """What a report shows of a run folder, measured on a held-out part."""
+    saved, split = load_run(path), load_split(path)
+    model, known = saved.recommender(split.development, on), split.development
+    return RunReport(
+        Path(path).resolve().name,
+        saved.run.settings | {"versions": saved.manifest["versions"]},
+        saved.run.history,
+        evaluate(model, split, on, k, seed=seed),
+        saved.trained_on(known, on).item_counts,
+        saved.grid,
+        saved.run.ledger,
+    )

@@ -1,0 +1,91 @@
+"""The server itself: a socket, tokens, and uvicorn."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from threadpoolctl import threadpool_limits
+
+from counterpop.errors import InputError
+from counterpop.serving.app import create_app
+from counterpop.serving.guard import LOOPBACK
+from counterpop.serving.watching import Source
+
+SHORTEST_TOKEN = 16  # characters
+
+
+def serve(
+    source: Source,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    tokens: Sequence[str] = (),
+    no_token: bool = False,
+    announce: Callable[[str], None] = lambda url: None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Serves until it is interrupted; returns the URL, the seconds it ran and the number of requests.
+
+    Port 0 takes a free port. An address that other machines can reach needs `tokens`, or `no_token=True`.
+    `announce` is called with the URL once it accepts connections. `options` are those of `create_app`.
+    """
+    with listen(host, port) as bound:
+        address, actual = bound.getsockname()[:2]
+        exposed = not ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        if exposed and not tokens and not no_token:
+            raise InputError(
+                f"{host} can be reached from other machines, so requests must send a token; pass --token-file, or "
+                "--no-token if something else keeps strangers out"
+            )
+        threadpool_limits(1, user_api="blas")  # requests run in parallel, so BLAS threads would only compete
+        hosts = None if exposed or tokens else LOOPBACK | {address}
+        app = create_app(source, tokens=tokens, hosts=hosts, **options)
+        logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+        bound.listen()  # connections made from here on wait until the loop runs
+        url = f"http://{f'[{address}]' if ':' in address else address}:{actual}/"
+        announce(url)
+        start = time.perf_counter()
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
+        )
+        server = uvicorn.Server(config)
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again after shutting down
+            server.run(sockets=[bound])
+    return {"url": url, "seconds": time.perf_counter() - start, "requests": server.server_state.total_requests}
+
+
+def read_tokens(path: str | Path) -> list[str]:
+    """The tokens in a file, one per line."""
+    try:
+        tokens = [line.strip() for line in Path(path).read_text(encoding="ascii").splitlines() if line.strip()]
+    except UnicodeDecodeError:
+        raise InputError(f"{path} must hold tokens in plain ASCII, one per line; create new ones") from None
+    if not tokens or min(map(len, tokens)) < SHORTEST_TOKEN:
+        raise InputError(
+            f"{path} must hold tokens of at least {SHORTEST_TOKEN} characters, one per line; "
+            "`openssl rand -hex 24` creates one"
+        )
+    return tokens
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to the address."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with ExitStack() as stack:
+            bound = stack.enter_context(socket.socket(family, kind, protocol))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            stack.pop_all()  # bound: from here on the caller closes it
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise InputError(f"cannot listen on {host} port {port}: {reason}; pass another --port or --host") from None
+    return bound
