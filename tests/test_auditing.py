@@ -30,7 +30,7 @@ def log() -> Interactions:
 
 @pytest.fixture(scope="module")
 def held(log: Interactions) -> Interactions:
-    """Later pairs, some of which the log holds as well."""
+    """Later pairs, some of which are also in the log."""
     return random_log(N_USERS, N_ITEMS, 0.1, seed=4)
 
 
@@ -82,7 +82,7 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
     chosen = mean(mean(count[i] for i in profile[u]) for u in both)
     all_counts = [exposed[i] for i in order]
     average = mean(mean(count[i] for i in items) for items in filled.values())
-    # these lists repeat what users have: the draw is out of all items
+    # these lists repeat items of the profiles, so the draw is from all items
     expected = sum(count[i] ** 2 for i in order) / len(log)
     return {
         "average_popularity": average,
@@ -145,18 +145,20 @@ def test_jensen_shannon_against_scipy() -> None:
     first, second = np.random.default_rng(0).dirichlet([0.3] * 5, (2, 100))
     outside = [jensenshannon(a, b, base=2) ** 2 for a, b in zip(first, second, strict=True)]
     assert jensen_shannon(first, second) == pytest.approx(outside, abs=1e-12)
+    stacked = jensen_shannon(first.reshape(4, 25, 5), second.reshape(4, 25, 5))  # along the last axis
+    assert stacked.shape == (4, 25) and stacked.ravel() == pytest.approx(outside, abs=1e-12)
     assert np.isnan(jensen_shannon(np.array([[np.nan, np.nan]]), np.array([[0.5, 0.5]])))[0]
 
 
 def test_the_highest_popularity_of_users_who_have_nearly_everything() -> None:
     log = make_log([(0, i) for i in range(4)] + [(1, i) for i in range(5)] + [(2, 0), (3, 1)], 4, 5)
-    # user 0 lacks item 4 alone, user 2 is best shown items 1 and 2
+    # user 0 lacks only item 4; the most popular items for user 2 are 1 and 2
     found = audit(np.array([[4, -1], [3, 4]], np.int32), np.array([0, 2], np.int32), log)
     assert log.item_counts.tolist() == [3, 3, 2, 2, 1]
     assert found.measures["highest_popularity"] == np.mean([1, 2.5])
 
 
-def test_lists_that_repeat_profiles_are_held_against_all_items() -> None:
+def test_lists_that_repeat_profiles_are_compared_with_all_items() -> None:
     log, _ = systems()
     hits = np.tile(np.argsort(-log.item_counts, kind="stable")[:10].astype(np.int32), (400, 1))
     found = audit(hits, np.arange(400, dtype=np.int32), log)
@@ -164,12 +166,12 @@ def test_lists_that_repeat_profiles_are_held_against_all_items() -> None:
     most = found.measures["average_popularity"]
     assert found.measures["highest_popularity"] == pytest.approx(most)
     times = f"{1 + found.measures['amplification']:.2f} times"
-    assert f"nothing but the most popular items would be {times}" in found.verdict.text
-    assert found.verdict.text.count(times) >= 2  # and so the lists are
+    assert f"recommending only the most popular items would give {times}" in found.verdict.text
+    assert found.verdict.text.count(times) >= 2  # the lists have the same figure
 
 
-def test_what_cannot_be_compared_is_said_so() -> None:
-    log = make_log([(u, i) for u in range(3) for i in range(3)], 3, 5)  # all have all that anybody chose
+def test_a_verdict_without_comparison_is_unknown() -> None:
+    log = make_log([(u, i) for u in range(3) for i in range(3)], 3, 5)  # everybody has every item with interactions
     found = audit(np.array([[3, 4], [4, 3], [3, -1]], np.int32), np.arange(3, dtype=np.int32), log)
     assert math.isnan(found.measures["amplification"])
     assert found.verdict.leaning == "unknown"
@@ -192,10 +194,10 @@ def test_segments_are_cut_by_the_share_of_head_items(log: Interactions) -> None:
     assert [s["name"] for s in found.segments] == list(SEGMENTS)
     for segment in found.segments:
         mine = members[segment["name"]]
-        alone = audit(lists[mine], users[mine], log)
+        separate = audit(lists[mine], users[mine], log)
         assert segment["users"] == len(mine) > 5
         for name in ("average_popularity", "amplification", "popularity_lift", "tail_share", "miscalibration"):
-            assert segment[name] == pytest.approx(alone.measures[name])
+            assert segment[name] == pytest.approx(separate.measures[name])
         assert segment["head_share"] == pytest.approx(np.mean([share[u] for u in mine]))
         for what in ("profile", "lists"):
             assert sum(segment[what].values()) == pytest.approx(1)
@@ -203,14 +205,14 @@ def test_segments_are_cut_by_the_share_of_head_items(log: Interactions) -> None:
     assert found.segments[0]["head_share"] < found.segments[1]["head_share"] < found.segments[2]["head_share"]
 
 
-def test_users_of_equal_share_stand_together() -> None:
-    log = make_log([(u, i) for u in range(10) for i in range(2)], 10, 4)  # all profiles alike
+def test_users_with_equal_shares_stay_in_one_segment() -> None:
+    log = make_log([(u, i) for u in range(10) for i in range(2)], 10, 4)  # all profiles are the same
     segments = audit(np.full((10, 1), 2, np.int32), np.arange(10, dtype=np.int32), log).segments
     assert [s["users"] for s in segments] == [0, 10, 0]
     assert math.isnan(segments[0]["popularity_lift"])
 
 
-def test_groups_and_curve_hold_every_recommendation(log: Interactions) -> None:
+def test_groups_and_curve_cover_every_recommendation(log: Interactions) -> None:
     users = np.arange(N_USERS, dtype=np.int32)
     lists = some_lists(users)
     found = audit(lists, users, log)
@@ -224,7 +226,7 @@ def test_groups_and_curve_hold_every_recommendation(log: Interactions) -> None:
     assert values.tolist() == found.exposure[np.argsort(-log.item_counts, kind="stable")].tolist()
 
 
-def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Interactions) -> None:
+def test_notes_count_what_is_unusual_in_the_input(log: Interactions, held: Interactions) -> None:
     users = np.arange(50, dtype=np.int32)
     lists = some_lists(users)
     found = audit(lists, users, log, held=held, notes={"repeated": 7, "unknown_users": 0})
@@ -245,21 +247,21 @@ def test_what_must_be_known_of_the_input_is_stated(log: Interactions, held: Inte
     assert set(found.notes) <= set(NOTES)
 
 
-def test_what_cannot_be_known_is_no_number(log: Interactions) -> None:
+def test_unknown_figures_are_nan(log: Interactions) -> None:
     users = np.arange(N_USERS, dtype=np.int32)
     assert math.isnan(audit(some_lists(users), users, log).measures["pop_reo"])
     stranger = audit(np.array([[0, 1]], np.int32), np.array([0], np.int32), log)
-    assert stranger.verdict.leaning == "popular"  # held against the log alone
+    assert stranger.verdict.leaning == "popular"  # compared only with the log
     assert math.isnan(stranger.measures["popularity_lift"])
     assert stranger.measures["average_popularity"] == log.item_counts[:2].mean()
     assert "nan" not in stranger.verdict.text
 
 
-# ------------------------------------------------------------------------------------- systems that are known
+# ------------------------------------------------------------------------------------- known systems
 
 
 def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
-    """Lists of hits; drawn as often as items are chosen; from the tail; from the middle; hits and tail."""
+    """Lists of hits, of draws in proportion to interactions, of the tail, of the middle, and of hits and tail."""
     draw = np.random.default_rng(0)
     chance = 0.9 / np.arange(1, 501) ** 0.8
     log = random_log(400, 500, chance, seed=1)
@@ -268,7 +270,7 @@ def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
     unseen[log.user_ix, log.item_ix] = False
     scores = {
         "popular": np.where(unseen, log.item_counts, -np.inf),
-        # the largest of log(u) / weight are a draw by weight, each item once
+        # the largest of log(u) / weight are a draw by weight without replacement
         "even": np.where(unseen, np.log(draw.random((400, 500))) / np.maximum(log.item_counts, 1e-9), -np.inf),
         "tail": np.where(popular, -np.inf, draw.random((400, 500))),
         "middle": np.where(popular & (log.item_counts < 60), draw.random((400, 500)), -np.inf),
@@ -280,7 +282,7 @@ def systems() -> tuple[Interactions, dict[str, np.ndarray]]:
     return log, lists | {"ends": np.hstack([lists["popular"][:, :5], lists["tail"][:, :5]])}
 
 
-def test_the_verdict_tells_systems_apart() -> None:
+def test_the_verdict_recognises_each_system() -> None:
     log, lists = systems()
     everybody = np.arange(400, dtype=np.int32)
     found = {name: audit(rows, everybody, log) for name, rows in lists.items()}
@@ -314,13 +316,13 @@ def test_the_verdict_tells_systems_apart() -> None:
     assert biased.measures["pop_rsp"] == pytest.approx(1) == reversed_.measures["pop_rsp"]
     everything = biased.measures
     assert everything["average_popularity"] == pytest.approx(everything["highest_popularity"])
-    # niche users are shown what lies further from what they choose
+    # the lists of niche users are further from their profiles
     niche, _, mainstream = biased.segments
     assert niche["popularity_lift"] > mainstream["popularity_lift"]
     assert niche["miscalibration"] > mainstream["miscalibration"]
 
 
-def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
+def test_the_audit_of_a_model_equals_that_of_its_lists(log: Interactions) -> None:
     vectors = vectors_for(log)
     flat = np.zeros(vectors.dim, np.float32)
     flat[0] = 1
@@ -339,17 +341,17 @@ def test_a_model_is_audited_by_its_lists(log: Interactions) -> None:
     assert set(found.as_dict()["gradient"]) == {"rank", "cosine_pull", "cosine_push", "norm_pull", "norm_push"}
 
 
-def test_as_dict_can_be_written_and_defines_all_it_holds(log: Interactions) -> None:
+def test_as_dict_is_json_and_defines_every_figure(log: Interactions) -> None:
     users = np.arange(N_USERS, dtype=np.int32)
-    told = audit(some_lists(users), users, log).as_dict()
-    json.dumps(told, allow_nan=False)
-    assert told["pop_reo"] is None is told["published"]["PopREO"]  # nothing was held out
-    assert {"average_popularity", "tail_share", "coverage", "gini", "groups", "segments"} <= told.keys()
-    for name, definition in told["definitions"].items():
-        assert name in told and definition["definition"].endswith(".")
-    assert set(told["published"]) == {"ARP", "APLT", "ACLT", "PopRSP", "PopREO"}
+    values = audit(some_lists(users), users, log).as_dict()
+    json.dumps(values, allow_nan=False)
+    assert values["pop_reo"] is None is values["published"]["PopREO"]  # nothing was held out
+    assert {"average_popularity", "tail_share", "coverage", "gini", "groups", "segments"} <= values.keys()
+    for name, definition in values["definitions"].items():
+        assert name in values and definition["definition"].endswith(".")
+    assert set(values["published"]) == {"ARP", "APLT", "ACLT", "PopRSP", "PopREO"}
     for name in ("ARP", "APLT", "ACLT", "PopRSP", "PopREO"):
-        assert any(d["published"] == name and d["source"] for d in told["definitions"].values())
+        assert any(d["published"] == name and d["source"] for d in values["definitions"].values())
 
 
 def test_classes_are_cut_at_20_and_80_percent() -> None:
@@ -364,14 +366,14 @@ def refused(log: Interactions, lists: list, users: list, **more: Audit) -> str:
     return str(caught.value)
 
 
-def test_wrong_lists_are_refused_with_a_sentence(log: Interactions) -> None:
+def test_unusable_lists_raise_one_sentence(log: Interactions) -> None:
     assert "a row for each of the 2 users" in refused(log, [[1, 2]], [1, 2])
     assert "it holds no rows" in refused(log.rows(log.user_ix < 0), [[1, 2]], [1])
     assert "no list holds an item" in refused(log, [[-1, -1]], [1])
     assert "positions among the log's 40 items" in refused(log, [[1, 40]], [1])
     assert "positions among" in refused(log, [[1, 2]], [60])
     assert "each user must have one list" in refused(log, [[1], [2]], [5, 5])
-    assert "1 lists repeat one (first: that of user 105)" in refused(log, [[1, 2], [3, 3]], [4, 5])
+    assert "1 lists repeat one (first: the list of user 105)" in refused(log, [[1, 2], [3, 3]], [4, 5])
     other = random_log(N_USERS, N_ITEMS + 1, 0.2)
     assert "the same items" in refused(log, [[1, 2]], [1], held=other)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="matrix of item positions"):

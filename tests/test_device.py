@@ -1,28 +1,27 @@
-"""Training with torch: steps on a GPU equal those on the CPU, draws keep their law, the grid is right.
+"""Training with torch: steps on a GPU equal those on the CPU, draws keep their law, kernels step as batches do.
 
-Nothing here needs numba, so that this file also runs on a machine that has torch alone. Where Triton is
-installed, TRITON_INTERPRET=1 runs its kernels without a GPU (its interpreter wants NumPy below 2.4).
+Nothing here needs numba, so that this file also runs on a machine that has only torch. If Triton is installed,
+TRITON_INTERPRET=1 runs its kernels without a GPU (its interpreter needs NumPy below 2.4).
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import Any
 
 import numpy as np
 import pytest
+from builders import random_log
 
-from conftest import random_log
 from counterpop.interactions import Interactions
-from counterpop.runs import Model
-from counterpop.training.methods import DICE, IPS, MACR, CausE
-from counterpop.training.settings import Settings
+from counterpop.training.backbones.contract import Start
+from counterpop.training.methods import DICE, MACR, Contrast
+from training_cases import BASELINES, LR, SCORES, VARIANTS, assert_same, how_far, settings_for, start_of, triples_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from counterpop.training.device import sampling  # noqa: E402
-from counterpop.training.device.lightgcn import LightGCN  # noqa: E402
+from counterpop.training.device.propagation import Smoothed  # noqa: E402
 from counterpop.training.device.sampling import DeviceSampler  # noqa: E402
 from counterpop.training.device.trainees import DeviceEncoder, DeviceTables  # noqa: E402
 
@@ -33,67 +32,18 @@ needs_kernels = pytest.mark.skipif(
     KERNELS_ON == "cpu" and os.environ.get("TRITON_INTERPRET") != "1",
     reason="torch finds no GPU here, and TRITON_INTERPRET=1 is not set",
 )
-LOSSES = "bpr", "bce"
-VARIANTS = list(itertools.product(LOSSES, [True, False]))
-SCORES = [{"method": "gradient", "loss": loss, "normalised": normalised} for loss, normalised in VARIANTS]
-BASELINES = [
-    *({"options": options, "loss": loss} for options in (IPS(), CausE(0.2)) for loss in LOSSES),
-    *({"options": DICE(weight=0.5, discrepancy=kind, penalty=0.1)} for kind in ("l1", "l2", "dcor")),
-    {"options": DICE(weight=0.5, penalty=0.0)},
-    {"options": MACR(item_weight=0.2, user_weight=0.1)},
-]
-LR = 0.05
-
-
-def settings_for(device: str = "cpu", **given: Any) -> Settings:
-    """Vectors long enough that a step is well above rounding; every triple goes into the ledger."""
-    usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "lr": LR}
-    usual |= {"method": given["options"].name} if "options" in given else {"ledger": True}
-    return Settings(**usual | {"engine": "torch"} | given, device=device)
-
-
-def triples_of(log: Interactions, n: int, apart: bool = False) -> np.ndarray:
-    """(3, n) triples of the log; `apart` keeps every user and item to one triple."""
-    draw = np.random.default_rng(3)
-    touched = {(int(u), int(i)) for u, i in zip(log.user_ix, log.item_ix, strict=True)}
-    found: list[tuple[int, int, int]] = []
-    used: set[tuple[str, int]] = set()
-    for row in draw.permutation(len(log)):
-        u, i = int(log.user_ix[row]), int(log.item_ix[row])
-        j = int(draw.choice([j for j in range(log.n_items) if (u, j) not in touched]))
-        rows = {("user", u), ("item", i), ("item", j)}
-        if not (apart and used & rows):
-            used |= rows
-            found.append((u, i, j))
-    assert len(found) >= n
-    return np.array(found[:n], dtype=np.int32).T.copy()
+CASES = [*SCORES, *BASELINES, {"method": DICE(weight=0.5, discrepancy="dcor", penalty=0.1)}]
 
 
 def tables_for(log: Interactions, device: str, **given: Any) -> DeviceTables:
-    """MF at its beginning; for CausE, every other row is an intervened one."""
-    settings = settings_for(device, **given)
-    return DeviceTables(log, settings, np.arange(len(log)) % 2 == 0 if settings.method == "cause" else None)
+    return DeviceTables(start_of(log, settings_for(device, **given)))
 
 
 def parts_of(trainee: DeviceTables) -> list[np.ndarray]:
     """All that training moves: both tables, the method's own parameters, the ledger."""
-    own = list(trainee._method.parameters()) if trainee._method else []
-    ledger = [trainee._ledger.users, trainee._ledger.items] if trainee._ledger else []
-    return [np.array(part.detach().cpu()) for part in (*trainee.vectors(), *own, *ledger)]
-
-
-def assert_same(first: Model, second: Model) -> None:
-    """Vectors and ledgers agree to 1e-5 (the ledger's sums: of their size)."""
-    for name in ("user_vectors", "item_vectors"):
-        one, other = (getattr(model.embeddings, name) for model in (first, second))
-        np.testing.assert_allclose(one, other, atol=1e-5, rtol=0)
-    for name in ("users", "items"):
-        one, other = (getattr(model.ledger, name) for model in (first, second))
-        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
-
-
-def how_far(first: Model, second: Model) -> float:
-    return float(np.abs(first.embeddings.user_vectors - second.embeddings.user_vectors).max())
+    loss = trainee._loss
+    ledger = [loss.ledger.users, loss.ledger.items] if loss.ledger else []
+    return [part.detach().cpu().numpy().copy() for part in (*trainee.vectors(), *loss.parameters(), *ledger)]
 
 
 @pytest.fixture(scope="module")
@@ -105,30 +55,28 @@ def log() -> Interactions:
 
 
 @needs_gpu
-@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+@pytest.mark.parametrize("given", CASES, ids=repr)
 def test_mf_steps_on_a_gpu_as_on_the_cpu(log: Interactions, given: dict[str, Any]) -> None:
-    triples = torch.from_numpy(triples_of(log, 12, apart=True)).long()
     cpu, gpu = tables_for(log, "cpu", **given), tables_for(log, "cuda", **given)
+    triples = torch.from_numpy(triples_of(log, cpu._settings, 12, distinct=True)).long()
     losses = cpu.step(triples, LR)
-    np.testing.assert_allclose(losses, gpu.step(triples.cuda(), LR).cpu(), atol=1e-5)
+    np.testing.assert_allclose(losses.numpy(), gpu.step(triples.cuda(), LR).cpu().numpy(), atol=1e-5)
     for one, other in zip(parts_of(cpu), parts_of(gpu), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
 @needs_kernels
 @pytest.mark.parametrize("dim", [12, 64, 128])
-@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+@pytest.mark.parametrize("given", CASES, ids=repr)
 def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any], dim: int) -> None:
     """Where no two triples share a row, all that training moves agrees to 1e-5."""
-    macr = isinstance(given.get("options"), MACR)
-    number, lr = (1, 0.5) if macr else (7, LR)  # MACR's second triple would meet a copy that has moved
-    triples = torch.from_numpy(triples_of(log, number, apart=True)).long()
     batch, kernel = tables_for(log, "cpu", dim=dim, **given), tables_for(log, KERNELS_ON, dim=dim, **given)
-    if isinstance(batch._settings.options, CausE):  # every other one treated
-        triples[1:, ::2] += log.n_items
+    macr = isinstance(batch._settings.method, MACR)
+    number, lr = (1, 0.5) if macr else (7, LR)  # MACR's second triple would meet a copy that has moved
+    triples = torch.from_numpy(triples_of(log, batch._settings, number, distinct=True)).long()
     first = parts_of(batch)
     losses = batch.step(triples, lr)
-    mean = float(kernel.run_fused(triples.to(KERNELS_ON), lr))
+    mean = float(kernel._loss.step_epoch(*kernel.vectors(), triples.to(KERNELS_ON), lr))
     assert mean == pytest.approx(float(losses.mean()), abs=1e-5)
     for before, one, other in zip(first, parts_of(batch), parts_of(kernel), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
@@ -136,7 +84,7 @@ def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any]
 
 
 @needs_kernels
-@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+@pytest.mark.parametrize("given", CASES, ids=repr)
 def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[str, Any]) -> None:
     """Rows are shared now, and what goes on at the same time differs, so the two agree only nearly."""
     given, slow = given | {"negatives": 2}, LR / 5  # enough triples for more than one program
@@ -145,7 +93,10 @@ def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[s
     for _ in range(2):
         triples = batches.draw()
         kernel.draw()  # which lets DICE's weight shrink
-        lost = float(batches.run(triples, slow)), float(kernel.run_fused(triples.to(KERNELS_ON), slow))
+        lost = (
+            float(batches.run(triples, slow)),
+            float(kernel._loss.step_epoch(*kernel.vectors(), triples.to(KERNELS_ON), slow)),
+        )
         assert lost[1] == pytest.approx(lost[0], rel=0.02)
     for before, one, other in zip(first, parts_of(batches), parts_of(kernel), strict=True):
         assert np.linalg.norm(one - other) < 0.1 * np.linalg.norm(one - before)
@@ -153,31 +104,26 @@ def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[s
 
 @needs_kernels
 @pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("given", [*SCORES, *({"options": IPS(), "loss": loss} for loss in LOSSES)], ids=repr)
+@pytest.mark.parametrize("given", SCORES, ids=repr)
 def test_a_kernel_adds_up_the_gradient_of_a_batch(log: Interactions, given: dict[str, Any], every: int) -> None:
     """What LightGCN carries back: rows are shared, and every triple counts as it stands."""
-    from counterpop.training.device.fused import scores
-
     given = given | {"ledger_every": every}
-    triples = torch.from_numpy(triples_of(log, 90)).long()
     batch, kernel = tables_for(log, "cpu", **given), tables_for(log, KERNELS_ON, **given)
-    found = batch.pulls(*batch.vectors(), triples)
-    u, i, j = triples
-    users, items = (torch.zeros_like(table) for table in batch.vectors())
-    users.index_add_(0, u, found.user)
-    items.index_add_(0, i, found.item).index_add_(0, j, found.negative)
+    triples = torch.from_numpy(triples_of(log, batch._settings, 90)).long()
+    tables = [table.requires_grad_() for table in batch.vectors()]
+    total, losses = batch._loss(*tables, triples)
+    slopes, losses = torch.autograd.grad(total, tables), losses.detach()
     added = tuple(torch.zeros_like(table) for table in kernel.vectors())
-    own = kernel._settings, kernel._weights, kernel._ledger
-    mean = scores.step(*kernel.vectors(), triples.to(KERNELS_ON), -1.0, *own, added)
-    assert float(mean) == pytest.approx(float(found.loss[::every].mean()), abs=1e-5)
-    for one, other in zip((users, items), added, strict=True):
-        np.testing.assert_allclose(one, other.cpu(), atol=1e-5, rtol=1e-5)
+    mean = kernel._loss.add_gradient(*kernel.vectors(), triples.to(KERNELS_ON), added)
+    assert float(mean) == pytest.approx(float(losses[::every].mean()), abs=1e-5)
+    for one, other in zip(slopes, added, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.cpu().numpy(), atol=1e-5, rtol=1e-5)
     for one, other in zip(parts_of(batch), parts_of(kernel), strict=True):  # of these, the ledger moved
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
 @needs_gpu
-@pytest.mark.parametrize("given", [*SCORES, *BASELINES], ids=repr)
+@pytest.mark.parametrize("given", CASES, ids=repr)
 def test_epochs_on_a_gpu_go_through_the_kernel(
     log: Interactions, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,11 +137,11 @@ def test_epochs_on_a_gpu_go_through_the_kernel(
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
 @pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
 def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(log: Interactions, loss: str, normalised: bool, layers: int) -> None:
-    triples = torch.from_numpy(triples_of(log, 60)).long()
     models = []
     for device in ("cpu", "cuda"):
         settings = settings_for(device, backbone="lightgcn", layers=layers, loss=loss, normalised=normalised, batch=60)
-        trainee = DeviceEncoder(LightGCN(log, settings), log, settings)
+        start = start_of(log, settings)
+        trainee, triples = DeviceEncoder(Smoothed(start), start), torch.from_numpy(triples_of(log, settings, 60)).long()
         before = trainee.model()
         for _ in range(3):
             trainee.step(triples.to(device))
@@ -211,10 +157,10 @@ def test_a_recorded_step_is_the_step(log: Interactions, dropout: float) -> None:
 
     With dropped edges a recorded step draws others each time, though not those that calling it would.
     """
-    settings = settings_for("cuda", backbone="lightgcn", edge_dropout=dropout)
+    start = start_of(log, settings_for("cuda", backbone="lightgcn", edge_dropout=dropout))
     models, losses = [], []
     for replay in (False, True):
-        trainee = DeviceEncoder(LightGCN(log, settings), log, settings, replay=replay)
+        trainee = DeviceEncoder(Smoothed(start), start, replay=replay)
         losses.append([trainee.epoch(lr) for lr in (0.05, 0.02, 0.01)])
         models.append(trainee.model())
     if not dropout:
@@ -230,10 +176,9 @@ def test_a_recorded_step_is_the_step(log: Interactions, dropout: float) -> None:
 @pytest.mark.parametrize("power", [0.0, 0.75])
 @pytest.mark.parametrize("sampling", ["interactions", "users"])
 def test_draws_keep_their_law(log: Interactions, sampling: Any, power: float, device: str) -> None:
-    """Positives are touched, negatives are not; every row or user equally often; negatives by their law."""
-    sampler = DeviceSampler(
-        log, sampling=sampling, negatives=2, negative_power=power, device=torch.device(device), seed=4
-    )
+    """Positives are touched, negatives are not; every row or user the same number of times; negatives by their law."""
+    settings = settings_for(sampling=sampling, negatives=2, negative_power=power, seed=4)
+    sampler = DeviceSampler(Start(log, settings), torch.device(device))
     epochs = [sampler.epoch().cpu().numpy() for _ in range(150)]
     users, items, negatives = np.concatenate(epochs, axis=1)
     touched = np.zeros((log.n_users, log.n_items), dtype=bool)
@@ -260,18 +205,17 @@ def test_draws_keep_their_law(log: Interactions, sampling: Any, power: float, de
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 @pytest.mark.parametrize("pool", [1.0, 12.0])
-def test_draws_of_dice_keep_their_law(log: Interactions, pool: float, device: str) -> None:
-    """Half are more popular by the margin, half less than half as popular; where a side is too small, all are
-    from the other, or any; any, too, where the user has touched the whole side."""
-    sampler = DeviceSampler(
-        log, sampling="interactions", negatives=2, negative_power=0, device=torch.device(device), seed=4
-    )
+def test_contrasting_draws_keep_their_law(log: Interactions, pool: float, device: str) -> None:
+    """Half are more popular by the margin, half less than half as popular; if a side is too small, all are from the
+    other, or any; any, too, if the user has touched the whole side."""
+    settings = settings_for(method="dice", sampling="interactions", negatives=2, seed=4)
+    sampler = DeviceSampler(Start(log, settings), torch.device(device))
     margin, epochs = 7.0, 200
     touched = np.zeros((log.n_users, log.n_items), dtype=bool)
     touched[log.user_ix, log.item_ix] = True
     got = np.zeros((log.n_users, log.n_items, log.n_items))
     for _ in range(epochs):
-        np.add.at(got, tuple(sampler.epoch(margin, pool).cpu().numpy()), 1)
+        np.add.at(got, tuple(sampler.epoch(Contrast(margin, pool)).cpu().numpy()), 1)
     got = got[log.user_ix, log.item_ix]  # (N, I)
     own, counts = log.item_counts[log.item_ix][:, None], log.item_counts
     free = ~touched[log.user_ix]
@@ -292,7 +236,7 @@ def test_draws_of_dice_keep_their_law(log: Interactions, pool: float, device: st
 
 def test_many_users_keep_the_keys_whole(log: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "KEYS", 1 << 24)
-    sampler = DeviceSampler(log, sampling="users", negatives=1, negative_power=0.5, device=torch.device("cpu"), seed=0)
+    sampler = DeviceSampler(Start(log, settings_for(negative_power=0.5)), torch.device("cpu"))
     assert (1 << 23) < sampler._width * log.n_users <= 1 << 24
     assert sampler._keys.max() < 1 << 24
 
@@ -302,7 +246,7 @@ def test_users_who_touched_everything_or_nothing_are_left_out() -> None:
     rows = [(0, i) for i in range(5)] + [(u, i) for u in (2, 3) for i in (1, 3)]
     log = type(log)(*np.array(rows, np.int32).T.copy(), log.user_ids, log.item_ids)
     for how in ("interactions", "users"):
-        sampler = DeviceSampler(log, sampling=how, negatives=1, negative_power=0, device=torch.device("cpu"), seed=0)
+        sampler = DeviceSampler(Start(log, settings_for(sampling=how)), torch.device("cpu"))
         users, _, negatives = sampler.epoch()
         assert set(users.tolist()) == {2, 3} and sampler.triples == 4
         assert set(negatives.tolist()) <= {0, 2, 4}

@@ -24,7 +24,7 @@ LOG = Interactions(
 )
 
 
-def test_counts_and_starts_hold_users_without_rows() -> None:
+def test_counts_and_starts_include_users_without_rows() -> None:
     assert len(LOG) == 5 and LOG.n_users == 4 and LOG.n_items == 3
     assert LOG.user_counts.tolist() == [2, 1, 0, 2]
     assert LOG.item_counts.tolist() == [2, 1, 2]
@@ -44,7 +44,7 @@ def test_rows_keep_their_columns_and_all_ids(keep: Any) -> None:
 
 
 @given(st.lists(st.booleans(), min_size=5, max_size=5))
-def test_union_of_two_parts_is_the_log(mask: list[bool]) -> None:
+def test_two_parts_join_to_the_log(mask: list[bool]) -> None:
     keep = np.array(mask)
     both = join(LOG.rows(keep), LOG.rows(~keep))
     assert both.user_ix.tolist() == LOG.user_ix.tolist() and both.item_ix.tolist() == LOG.item_ix.tolist()
@@ -52,18 +52,18 @@ def test_union_of_two_parts_is_the_log(mask: list[bool]) -> None:
     assert both.part is None
 
 
-def test_pair_keys_tell_pairs_apart_beyond_32_bits() -> None:
+def test_pair_keys_are_distinct_beyond_32_bits() -> None:
     big = Interactions(
         user_ix=np.array([0, 2**31 - 2], dtype=np.int32),
         item_ix=np.array([3, 1], dtype=np.int32),
-        user_ids=np.broadcast_to(np.int64(0), 2**31 - 1),  # as long as that without the memory
+        user_ids=np.broadcast_to(np.int64(0), 2**31 - 1),  # a long array that takes no memory
         item_ids=np.arange(70_000),
     )
     assert pair_keys(big).tolist() == [3, (2**31 - 2) * 70_000 + 1]
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, unique=True), st.data())
-def test_positions_are_where_the_ids_stand(ids: list[int], data: st.DataObject) -> None:
+def test_positions_are_indices_of_the_ids(ids: list[int], data: st.DataObject) -> None:
     known = sorted(ids)
     asked = data.draw(st.lists(st.sampled_from(known)))
     expected = [known.index(i) for i in asked]
@@ -82,7 +82,7 @@ def test_positions_of_uuids_and_on_the_log() -> None:
     assert LOG.item_positions(["c"]).tolist() == [2]
 
 
-def test_unknown_ids_are_counted_and_the_first_is_named() -> None:
+def test_unknown_ids_are_counted_and_the_first_is_reported() -> None:
     with pytest.raises(UnknownIdError, match=r"every user .* 2 of 3 are not \(first: .*5.*\)"):
         LOG.user_positions([4, 5, 99])
     with pytest.raises(UnknownIdError, match=r"every item .* 1 of 1 are not \(first: 'z'\)"):
@@ -92,7 +92,7 @@ def test_unknown_ids_are_counted_and_the_first_is_named() -> None:
 
 
 @pytest.mark.parametrize("bad", ["x", 4.5, None, "4.0", "--4", 2**70, float("nan"), float("inf")])
-def test_ids_of_another_kind_are_not_rounded(bad: Any) -> None:
+def test_ids_of_another_type_are_not_rounded(bad: Any) -> None:
     with pytest.raises(InputError, match=r"user ids of this log are integers, but .* is not one"):
         LOG.user_positions([4, bad])
 
@@ -114,7 +114,7 @@ def test_head_equals_a_slow_reference(counts: list[int], share: float) -> None:
     assert set(np.flatnonzero(mask).tolist()) == slow_head(counts, share)
 
 
-def test_head_takes_the_paper_share_ties_by_position_and_at_least_one() -> None:
+def test_head_takes_80_percent_breaks_ties_by_position_and_is_never_empty() -> None:
     assert head(np.array([2, 2, 2, 2, 2])).tolist() == [True, True, True, True, False]
     assert head(np.array([1, 99])).tolist() == [False, True]
     assert not head(np.array([0, 0])).any()
@@ -131,7 +131,7 @@ def test_head_takes_the_paper_share_ties_by_position_and_at_least_one() -> None:
         ([0, 1], [0], "item_ix must hold, for each row"),
     ],
 )
-def test_rows_that_later_steps_would_misread_are_refused(users: list, items: list, sentence: str) -> None:
+def test_unsorted_or_invalid_rows_are_refused(users: list, items: list, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         Interactions(np.array(users, np.int32), np.array(items, np.int32), np.arange(2), np.arange(3))
 
@@ -141,7 +141,7 @@ def test_restrict_keeps_rows_whose_user_and_item_are_known() -> None:
     ids = zip(kept.user_ids[kept.user_ix], kept.item_ids[kept.item_ix], strict=True)
     assert list(ids) == [(4, "c"), (40, "a"), (40, "c")]
     assert (kept.n_users, kept.n_items) == (3, 3)
-    # users as text: other positions, and another order
+    # users as text have other positions in another order
     named = restrict(LOG, np.array(["12", "4", "40", "9"], dtype=object), LOG.item_ids)
     assert named.user_ix.tolist() == [1, 1, 2, 2, 3]
     assert named.item_ix.tolist() == [1, 2, 0, 2, 0]

@@ -1,175 +1,183 @@
-"""The baselines: kernels against slopes taken numerically, torch against the kernels, and their own rules."""
+"""Every method's kernels against autograd of its torch loss, the one oracle; and each method's own rules."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from builders import make_log, random_log
 
-from conftest import make_log, random_log
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
-from counterpop.kernels import cause, dice, macr, twins
-from counterpop.kernels.threads import crew
+from counterpop.kernels.drawing import Triples
+from counterpop.ledger import PULL, PULL_SLOPE, PUSH, PUSH_SLOPE
 from counterpop.splits import Split, split_intervened
 from counterpop.training import Settings, train
-from counterpop.training.device.lightgcn import LightGCN as TorchLightGCN
-from counterpop.training.device.losses import distance_correlation as torch_correlation
+from counterpop.training.backbones.contract import Backbone, Start
+from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.device.sampling import DeviceSampler
-from counterpop.training.device.trainees import DeviceEncoder, DeviceTables
-from counterpop.training.discrepancy import distance_correlation
-from counterpop.training.lightgcn import LightGCN
-from counterpop.training.methods import DICE, IPS, MACR, CausE, Options, read_options
-from counterpop.training.mf import MatrixFactorisation
-from counterpop.training.sampling import Triples, TripleSampler
+from counterpop.training.loop import begin
+from counterpop.training.methods import DICE, IPS, MACR, METHODS, CausE, Contrast, Method, make_method
+from counterpop.training.methods.dice.native import distance_correlation
+from counterpop.training.methods.dice.torch import distance_correlation as torch_correlation
+from counterpop.training.methods.macr.native import BRANCH_EVERY, BRANCH_RATE
+from counterpop.training.methods.plain.native import walk
+from counterpop.training.native import Objective, Tables
+from counterpop.training.sampling import TripleSampler
 from counterpop.tuning import tune
 from counterpop.worlds import World
+from training_cases import BASELINES, LR, SCORES, VARIANTS, settings_for, start_of, triples_of
 
-N_USERS, N_ITEMS, DIM, N, REG = 6, 8, 6, 40, 0.01
-LR = 0.05
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+CASES = [{"method": "plain"}, *SCORES, *BASELINES]
 
 
-class Case:
-    """Rows, triples and popularity that every kernel is run on; users and items repeat."""
-
-    def __init__(self, copies: int = 1) -> None:
-        draw = np.random.default_rng(7)
-        self.rows = [draw.normal(size=(n, DIM)).astype(np.float32) for n in (N_USERS, copies * N_ITEMS)]
-        self.branches = draw.normal(size=(2, DIM)).astype(np.float32)
-        self.users = draw.integers(N_USERS, size=N, dtype=np.int32)
-        self.items = draw.integers(N_ITEMS, size=N, dtype=np.int32)
-        self.negatives = ((self.items + draw.integers(1, N_ITEMS, size=N)) % N_ITEMS).astype(np.int32)
-        shift = np.int32(N_ITEMS) * draw.integers(copies, size=N, dtype=np.int32)
-        self.items, self.negatives = self.items + shift, self.negatives + shift
-        self.order = draw.permutation(N).astype(np.int32)
-        self.counts = draw.permutation(N_ITEMS).astype(np.int64)
-
-    @property
-    def triples(self) -> tuple[np.ndarray, ...]:
-        return self.users, self.items, self.negatives, self.order
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    return random_log(40, 60, np.linspace(0.5, 0.05, 60))
 
 
-def descend(case: Case, loss_of: Any, rows_of: Any, lr: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The rows after one numerical step for each triple, and the slopes of all triples at the first rows."""
-    first = [rows.astype(np.float64) for rows in case.rows]
-    moved, summed = [rows.copy() for rows in first], [np.zeros_like(rows) for rows in first]
-    for at in case.order:
-        places = rows_of(case.users[at], case.items[at], case.negatives[at])
-        loss = loss_of(case.items[at], case.negatives[at])
-        for tables, steps in ((moved, True), (first, False)):
-            found = twins.slopes(loss, [tables[table][row] for table, row in places])
-            for (table, row), slope in zip(places, found, strict=True):
-                if steps:
-                    moved[table][row] -= lr * slope
-                else:
-                    summed[table][row] += slope
-    return moved, summed
+def rows_for(log: Interactions, settings: Settings, user_copies: int = 1) -> Tables:
+    draw = np.random.default_rng(7)
+    sizes = user_copies * log.n_users, settings.method.item_copies * log.n_items
+    return Tables(*(draw.normal(size=(n, settings.dim)).astype(np.float32) for n in sizes))
 
 
-def assert_rows(kernel: list[np.ndarray], twin: list[np.ndarray]) -> None:
-    for mine, slow in zip(kernel, twin, strict=True):
-        assert np.allclose(mine, slow, rtol=2e-4, atol=2e-4 * np.abs(slow).max())
+def autograd(loss: torch.nn.Module, tables: list[np.ndarray], triples: np.ndarray) -> tuple[list[np.ndarray], float]:
+    """The gradient of everything a batch minimises at both tables and the method's own parameters; its loss."""
+    values = [torch.from_numpy(table.astype(np.float64)).requires_grad_() for table in tables]
+    total, losses = loss(*values, torch.from_numpy(triples).long())
+    slopes = torch.autograd.grad(total, [*values, *loss.parameters()])
+    return [slope.numpy() for slope in slopes], float(losses.sum().detach())
 
 
-def three(u: int, i: int, j: int) -> list[tuple[int, int]]:
-    return [(0, u), (1, i), (1, j)]
+def as_triples(triples: np.ndarray) -> Triples:
+    return Triples(*triples, np.arange(triples.shape[1], dtype=np.int32), np.zeros(1, np.int64))
 
 
-# --- kernels and their twins ---
+def assert_rows(kernel: list[np.ndarray], oracle: list[np.ndarray]) -> None:
+    for mine, theirs in zip(kernel, oracle, strict=True):
+        assert np.allclose(mine, theirs, rtol=2e-4, atol=2e-4 * np.abs(theirs).max())
 
 
-@pytest.mark.parametrize("kind", [dice.NONE, dice.L1, dice.L2])
-@pytest.mark.parametrize("weight", [0.0, 0.7])
-def test_dice_goes_down_its_slope(kind: int, weight: float) -> None:
-    case, f = Case(), np.float32
+# --- the oracle ---
 
-    def loss_of(i: int, j: int) -> Any:
-        more = bool(case.counts[j] > case.counts[i])
-        return partial(twins.dice_loss, more=more, weight=weight, kind=kind, push=0.3, reg=REG)
 
-    moved, summed = descend(case, loss_of, three, LR)
-    rows = [rows.copy() for rows in case.rows]
-    given = f(REG), case.counts, f(weight), kind, f(0.3), 1
-    loss, recorded = dice.step_triples(*rows, *case.triples, f(LR), *given)
-    assert_rows(rows, moved)
-    gradient = [np.zeros_like(table) for table in case.rows]
-    total, _ = dice.pull_triples(*case.rows, *case.triples, *given, *gradient)
-    assert_rows(gradient, summed)
-    bare = sum(
-        twins.dice_loss(
-            *(case.rows[t][r].astype(np.float64) for t, r in three(u, i, j)),
-            bool(case.counts[j] > case.counts[i]),
-            weight,
-            dice.NONE,
-            0.0,
-            0.0,
+@pytest.mark.parametrize("given", CASES, ids=repr)
+def test_the_gradient_is_autograds(log: Interactions, given: dict[str, Any]) -> None:
+    """Summed over triples that share users and items; a second graph has its own rows of the same users."""
+    settings = settings_for(engine="native", **given)
+    tables = rows_for(log, settings, settings.method.item_copies)
+    drawn, order = triples_of(log, settings, 90), np.random.default_rng(0).permutation(90).astype(np.int32)
+    objective, loss = (make(log, settings) for make in (native, oracle))
+    into = Tables(*(np.zeros_like(table) for table in tables))
+    before = [table.copy() for table in tables]
+    recorded = objective.step(0, tables, as_triples(drawn), order, -1.0, into)
+    slopes, lost = autograd(loss, list(tables), drawn)
+    own = [objective._gradient[0]] if isinstance(settings.method, MACR) else []
+    assert_rows([*into, *own], slopes)
+    assert recorded == (pytest.approx(lost, rel=1e-5), 90)
+    assert all(np.array_equal(table, old) for table, old in zip(tables, before, strict=True))
+    assert all(np.abs(slope).max() > 0.1 for slope in slopes)
+
+
+@pytest.mark.parametrize("given", CASES, ids=repr)
+def test_steps_go_down_autograds_slope_one_after_another(log: Interactions, given: dict[str, Any]) -> None:
+    settings = settings_for(engine="native", **given)
+    tables = rows_for(log, settings)
+    drawn, order = triples_of(log, settings, 60), np.random.default_rng(1).permutation(60).astype(np.int32)
+    objective, loss = (make(log, settings) for make in (native, oracle))
+    slow = [table.astype(np.float64) for table in tables]
+    first = [table.copy() for table in slow]
+    total = 0.0
+    for m, at in enumerate(order):
+        slopes, lost = autograd(loss, slow, drawn[:, at : at + 1])
+        total += lost
+        for table, slope in zip(slow, slopes[:2], strict=True):
+            table -= LR * slope
+        for own, slope in zip(loss.parameters(), slopes[2:], strict=True):  # one triple in a few moves them
+            own.data -= (m % BRANCH_EVERY == 0) * BRANCH_RATE * LR * torch.from_numpy(slope)
+    recorded = objective.step(0, tables, as_triples(drawn), order, LR)
+    assert_rows(list(tables), slow)
+    assert recorded == (pytest.approx(total, rel=1e-4), 60)
+    assert all(np.abs(table - old).max() > 0.05 for table, old in zip(slow, first, strict=True))
+    if isinstance(settings.method, MACR):
+        assert np.allclose(objective._copies[0], loss.branches.detach().numpy(), atol=1e-5)
+
+
+def native(log: Interactions, settings: Settings) -> Objective:
+    return settings.method.native(log, settings, 1)
+
+
+def oracle(log: Interactions, settings: Settings) -> torch.nn.Module:
+    return settings.method.torch(log, settings).double()
+
+
+def test_a_bpr_step_by_hand() -> None:
+    # p = (1, 0), s_i = 0, s_j = 0: the slope is 1/2, so with lr 1 each item moves by half of p
+    tables = Tables(np.array([[2, 0]], np.float32), np.array([[0, 4], [0, 2]], np.float32))
+    none = Tables(*np.zeros((2, 0, 4, 2), np.float32))
+    triple = as_triples(np.array([[0], [0], [1]], np.int32))
+    rates = np.float32(1.0), np.float32(0.0)
+    loss, _ = walk(tables, None, triple, triple.order, rates, (False, True), none, 1, np.zeros(0, np.float32))
+    assert loss == pytest.approx(np.log(2))
+    assert np.allclose(tables.users, [[2, 0.5]])  # (2 - 1) / |P| along the second axis
+    assert np.allclose(tables.items, [[0.5, 4], [-0.5, 2]])
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+@pytest.mark.parametrize(("loss", "normalised"), VARIANTS)
+def test_the_ledger_by_hand(log: Interactions, loss: str, normalised: bool, engine: str) -> None:
+    settings = settings_for(engine="native", loss=loss, normalised=normalised)
+    tables, drawn = rows_for(log, settings), triples_of(log, settings, 50)
+    expected = Tables(*(np.zeros((len(table), 4, settings.dim)) for table in tables))
+    for u, i, j in drawn.T:
+        P, A, B = (row.astype(np.float64) for row in (tables.users[u], tables.items[i], tables.items[j]))
+        p = P / np.linalg.norm(P) if normalised else P
+        s_i, s_j = p @ A, p @ B
+        g_i, g_j = (
+            (1 / (1 + np.exp(s_i)), 1 / (1 + np.exp(-s_j))) if loss == "bce" else [1 / (1 + np.exp(s_i - s_j))] * 2
         )
-        for u, i, j in zip(case.users, case.items, case.negatives, strict=True)
-    )
-    assert total == pytest.approx(bare, rel=1e-5) and recorded == N and loss != total
+        for rows, which, sums in (
+            (expected.items[i], (PULL, PULL_SLOPE), (p, g_i * p)),
+            (expected.items[j], (PUSH, PUSH_SLOPE), (p, g_j * p)),
+            (expected.users[u], (PULL, PUSH, PULL_SLOPE, PUSH_SLOPE), (A, B, g_i * A, g_j * B)),
+        ):
+            rows[list(which)] += sums
+    if engine == "native":
+        objective = native(log, settings)
+        into = Tables(*(np.zeros_like(table) for table in tables))
+        objective.step(0, tables, as_triples(drawn), np.arange(50, dtype=np.int32), -1.0, into)
+        ledger = objective.model(tables, 50, 50, copy=True).ledger
+    else:
+        trainee = begin(start_of(log, settings_for(loss=loss, normalised=normalised)))
+        trainee._users, trainee._items = (torch.from_numpy(table.copy()) for table in tables)
+        trainee.step(torch.from_numpy(drawn).long(), LR)
+        ledger = trainee.model().ledger
+    np.testing.assert_allclose(ledger.items, expected.items, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ledger.users, expected.users, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("item_weight", "user_weight"), [(0.0, 0.0), (0.4, 0.2)])
-def test_macr_goes_down_its_slope(item_weight: float, user_weight: float) -> None:
-    case, f = Case(), np.float32
-    w_user, w_item = case.branches.astype(np.float64)
-    weights = {"item_weight": item_weight, "user_weight": user_weight}
-
-    def loss_of(i: int, j: int) -> Any:
-        return partial(twins.macr_loss, w_user=w_user, w_item=w_item, reg=REG, **weights)
-
-    moved, summed = descend(case, loss_of, three, LR)
-    rows, still = [rows.copy() for rows in case.rows], case.branches.copy()
-    given = f(item_weight), f(user_weight), 1
-    macr.step_triples(*rows, *case.triples, f(LR), f(REG), *still, f(0.0), 1, *given)
-    assert_rows(rows, moved)
-    gradient = [np.zeros_like(table) for table in case.rows]
-    at_branches = np.zeros_like(case.branches)
-    total, _ = macr.pull_triples(*case.rows, *case.triples, f(REG), *case.branches, *given, *gradient, *at_branches)
-    assert_rows(gradient, summed)
-    slope, expected = np.zeros_like(at_branches, dtype=np.float64), 0.0
-    for u, i, j in zip(case.users, case.items, case.negatives, strict=True):
-        P, A, B = (case.rows[t][r].astype(np.float64) for t, r in three(u, i, j))
-        loss = lambda a, b, P=P, A=A, B=B: twins.macr_loss(P, A, B, a, b, reg=0.0, **weights)  # noqa: E731
-        slope += twins.slopes(loss, [w_user, w_item])
-        expected += loss(w_user, w_item)
-    assert np.allclose(at_branches, slope, rtol=1e-4, atol=1e-4)
-    assert total == pytest.approx(expected, rel=1e-5)
-    # in MF one triple in so many moves the two vectors
-    rows, moving = [rows.copy() for rows in case.rows], case.branches.copy()
-    macr.step_triples(*rows, *case.triples, f(0.0), f(0.0), *moving, f(1.0), N + 1, *given)
-    u, i, j = (part[case.order[0]] for part in (case.users, case.items, case.negatives))
-    P, A, B = (case.rows[t][r].astype(np.float64) for t, r in three(u, i, j))
-    loss = lambda a, b: twins.macr_loss(P, A, B, a, b, reg=0.0, **weights)  # noqa: E731
-    assert np.allclose(moving - case.branches, -np.array(twins.slopes(loss, [w_user, w_item])), atol=1e-5)
-
-
-@pytest.mark.parametrize("bce", [False, True])
-def test_cause_goes_down_its_slope(bce: bool) -> None:
-    case, f = Case(copies=2), np.float32
-    assert (case.items >= N_ITEMS).any() and (case.items < N_ITEMS).any()
-
-    def loss_of(i: int, j: int) -> Any:
-        return partial(twins.cause_loss, bce=bce, penalty=0.2, reg=REG)
-
-    def five(u: int, i: int, j: int) -> list[tuple[int, int]]:
-        return [*three(u, i, j), (1, (i + N_ITEMS) % (2 * N_ITEMS)), (1, (j + N_ITEMS) % (2 * N_ITEMS))]
-
-    moved, summed = descend(case, loss_of, five, LR)
-    rows = [rows.copy() for rows in case.rows]
-    cause.step_triples(*rows, *case.triples, f(LR), f(REG), bce, f(0.2), 1)
-    assert_rows(rows, moved)
-    # in LightGCN treated triples have a second row of the user; the two together are the one of MF
-    users = np.concatenate([case.rows[0]] * 2)
-    gradient = [np.zeros_like(users), np.zeros_like(case.rows[1])]
-    cause.pull_triples(users, case.rows[1], *case.triples, f(REG), bce, f(0.2), 1, *gradient)
-    assert_rows([gradient[0][:N_USERS] + gradient[0][N_USERS:], gradient[1]], summed)
-    assert gradient[0][N_USERS:].any() and gradient[0][:N_USERS].any()
+def test_the_ledger_records_every_nth_triple_and_no_other() -> None:
+    # one item pair and one user for each triple; the k-th triple's row is recorded if k % 3 == 0
+    n, dim = 10, 4
+    ix, order = np.arange(n, dtype=np.int32), np.random.default_rng(0).permutation(n).astype(np.int32)
+    tables = Tables(np.ones((n, dim), np.float32), np.ones((2 * n, dim), np.float32))
+    sums = Tables(np.zeros((n, 4, dim), np.float32), np.zeros((2 * n, 4, dim), np.float32))
+    triples = Triples(ix, ix, ix + np.int32(n), order, np.zeros(1, np.int64))
+    rates = np.float32(0.1), np.float32(0.1)
+    _, recorded = walk(tables, None, triples, order, rates, (False, True), sums, 3, np.zeros(0, np.float32))
+    expected = sorted(order[[0, 3, 6, 9]])
+    assert recorded == 4
+    assert np.flatnonzero(sums.users[:, PULL].any(axis=1)).tolist() == expected
+    assert np.flatnonzero(sums.items[:, PULL].any(axis=1)).tolist() == expected
+    assert np.flatnonzero(sums.items[:, PUSH].any(axis=1)).tolist() == [n + at for at in expected]
+    assert np.allclose(sums.items[expected, PULL], 0.5)  # p of (1, 1, 1, 1)
+    assert np.allclose(sums.items[expected, PULL_SLOPE], 0.25)  # slope 1/2 of equal scores
 
 
 # --- the distance correlation ---
@@ -189,142 +197,55 @@ def test_the_distance_correlation_and_its_slope() -> None:
     by_autograd = torch_correlation(X, Y)
     by_autograd.backward()
     assert value == pytest.approx(by_autograd.item(), rel=1e-5)
-    assert np.allclose(along_x, X.grad, atol=1e-6) and np.allclose(along_y, Y.grad, atol=1e-6)
+    assert np.allclose(along_x, X.grad.numpy(), atol=1e-6) and np.allclose(along_y, Y.grad.numpy(), atol=1e-6)
     assert np.abs(along_x).max() > 1e-3
-    assert np.isfinite(distance_correlation(np.repeat(x[:1], 9, axis=0), y[:9])[1]).all()  # all alike
+    assert np.isfinite(distance_correlation(np.repeat(x[:1], 9, axis=0), y[:9])[1]).all()  # all rows equal
 
 
 @pytest.mark.parametrize("backbone", ["mf", "lightgcn"])
-def test_dcor_drives_the_halves_apart(backbone: str, split: Split) -> None:
+def test_dcor_separates_the_halves(backbone: str, split: Split) -> None:
+    given = {"backbone": backbone, "dim": 8, "epochs": 6, "threads": 2, "check_every": 6, "lr": 0.02}
     found = {}
     for penalty in (0.0, 0.3):
-        run = train(
-            split,
-            method=DICE(discrepancy="dcor", penalty=penalty),
-            backbone=backbone,
-            dim=8,
-            epochs=6,
-            threads=2,
-            check_every=6,
-            lr=0.02,
-        )
+        run = train(split, method=DICE(discrepancy="dcor", penalty=penalty), **given)
         x, y = np.split(run.embeddings.item_vectors, 2, axis=1)
         found[penalty] = distance_correlation(x, y)[0]
     assert found[0.3] < 0.9 * found[0.0]
 
 
-# --- native and torch take the same steps ---
-
-METHODS: list[Options] = [
-    IPS(power=0.5),
-    CausE(penalty=0.2),
-    DICE(weight=0.5),
-    DICE(discrepancy="l2", penalty=0.3),
-    MACR(item_weight=0.2, user_weight=0.1),
-]
-
-
-@pytest.fixture(scope="module")
-def log() -> Interactions:
-    return random_log(40, 60, np.linspace(0.5, 0.05, 60))
-
-
-def some_triples(log: Interactions, treated: bool, apart: bool) -> np.ndarray:
-    """(3, n) triples; apart: each user and item at most once. Every other one treated, where asked for."""
-    draw = np.random.default_rng(5)
-    n = 15 if apart else 80
-    users = draw.permutation(log.n_users)[:n] if apart else draw.integers(log.n_users, size=n)
-    items = draw.permutation(log.n_items)[: 2 * n] if apart else draw.integers(log.n_items, size=2 * n)
-    shift = np.where(np.arange(n) % 2, log.n_items if treated else 0, 0)
-    return np.stack([users, items[:n] + shift, items[n:] + shift]).astype(np.int32)
-
-
-def settings_for(method: Options, device: str = "cpu", **given: Any) -> Settings:
-    usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "lr": LR}
-    return Settings(method=method.name, options=method, device=device, **usual | given)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_steps_of_mf_are_the_same_with_torch(log: Interactions, method: Options, device: str) -> None:
-    treated = np.arange(len(log)) % 2 == 0 if method.name == "cause" else None
-    triples = some_triples(log, treated is not None, apart=True)[:, : 1 if method.name == "macr" else None]
-    native = MatrixFactorisation(log, settings_for(method), treated)
-    order = np.arange(triples.shape[1], dtype=np.int32)
-    first = native.model().embeddings
-    loss, _ = native._objective.step(
-        0, native._users, native._items, Triples(*triples, order, np.zeros(1, np.int64)), order, LR
-    )
-    other = DeviceTables(log, settings_for(method, device, engine="torch"), treated)
-    losses = other.step(torch.from_numpy(triples).long().to(device), LR)
-    for mine, theirs in zip((native._users, native._items), other.vectors(), strict=True):
-        assert np.allclose(mine, theirs.detach().cpu().numpy(), atol=1e-5)
-    assert float(losses.sum()) == pytest.approx(loss, rel=1e-4)
-    assert np.abs(native.model().embeddings.user_vectors - first.user_vectors).max() > 1e-3
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_steps_of_lightgcn_are_the_same_with_torch(log: Interactions, method: Options, device: str) -> None:
-    treated = np.arange(len(log)) % 3 == 0 if method.name == "cause" else None
-    triples = some_triples(log, treated is not None, apart=False)
-    given = {"backbone": "lightgcn", "layers": 2}
-    native = LightGCN(log, settings_for(method, threads=2, **given), treated)
-    order = np.arange(triples.shape[1], dtype=np.int32)
-    settings = settings_for(method, device, engine="torch", **given)
-    other = DeviceEncoder(TorchLightGCN(log, settings, treated), log, settings, False, treated)
-    first = other.model().embeddings
-    with crew(native._threads) as together:
-        for _ in range(3):
-            native.encode(together)
-            native.pull(Triples(*triples, order, np.zeros(1, np.int64)), order)
-            native.move(LR, together)
-            other.step(torch.from_numpy(triples).long().to(device))
-    mine, theirs = native.model().embeddings, other.model().embeddings
-    assert np.allclose(mine.user_vectors, theirs.user_vectors, atol=2e-5)
-    assert np.allclose(mine.item_vectors, theirs.item_vectors, atol=2e-5 * np.abs(mine.item_vectors).max())
-    assert np.abs(theirs.item_vectors - first.item_vectors).max() > 1e-2
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backbone", ["mf", "lightgcn"])
-@pytest.mark.parametrize("name", ["ips", "cause", "dice", "macr"])
+@pytest.mark.parametrize("name", [method.name for method in METHODS])
 def test_every_method_trains_with_torch(world: World, name: str, backbone: str, device: str) -> None:
     split = split_intervened(world.log)
-    run = train(
-        split,
-        method=name,
-        backbone=backbone,
-        engine="torch",
-        device=device,
-        dim=8,
-        epochs=2,
-        check_every=2,
-        batch=512,
-        ledger_every=1,
-        lr=0.05,
-        initial_scale=0.3,
-    )
+    given = {"dim": 8, "epochs": 2, "check_every": 2, "batch": 512, "ledger_every": 1, "lr": 0.05, "initial_scale": 0.3}
+    run = train(split, method=name, backbone=backbone, engine="torch", device=device, **given)
     assert run.history[-1]["loss"] < run.history[0]["loss"]
     tune(run, split)
 
 
-# --- DICE's negatives ---
+# --- negatives of clearly different popularity ---
+
+
+class Contrasted(DICE):
+    """DICE with the contrast of the test, whatever the epoch."""
+
+    def negatives(self, epoch: int) -> Contrast:
+        return Contrast(self.margin, self.pool)
 
 
 @pytest.mark.parametrize("engine", ["native", *DEVICES])
-def test_dice_draws_what_is_clearly_more_or_less_popular(engine: str) -> None:
+def test_contrast_draws_what_is_clearly_more_or_less_popular(engine: str) -> None:
     log = random_log(200, 90, np.geomspace(0.6, 0.01, 90), seed=2)
     counts, margin, pool = log.item_counts, 12.0, 10.0
-    given: dict[str, Any] = {"sampling": "interactions", "negatives": 2, "negative_power": 0.0}
+    method = Contrasted(margin=margin, pool=pool)
+    start = Start(log, Settings(method=method, sampling="interactions", negatives=2, engine="torch"))
     if engine == "native":
-        sampler = TripleSampler(log, threads=1, generator=np.random.default_rng(0), **given)
-        drawn = sampler.epoch(margin, pool)[0]
+        drawn = TripleSampler(start, threads=1).epoch(0)[0]
         n = drawn.block_starts[-1]
         users, items, negatives = drawn.users[:n], drawn.items[:n], drawn.negatives[:n]
     else:
-        on_device = DeviceSampler(log, device=torch.device(engine), seed=0, **given)
-        users, items, negatives = on_device.epoch(margin, pool).cpu().numpy()
+        users, items, negatives = DeviceSampler(start, torch.device(engine)).epoch(Contrast(margin, pool)).cpu().numpy()
     touched = np.zeros((200, 90), dtype=bool)
     touched[log.user_ix, log.item_ix] = True
     assert touched[users, items].all() and not touched[users, negatives].any()
@@ -340,13 +261,11 @@ def test_dice_draws_what_is_clearly_more_or_less_popular(engine: str) -> None:
     assert abs(more[above & below].mean() - 0.5) < 0.08
 
 
-def test_threads_keep_dice_negatives_in_their_block() -> None:
+def test_threads_keep_contrasting_negatives_in_their_block() -> None:
     log = random_log(60, 80, np.geomspace(0.6, 0.03, 80), seed=4)
-    sampler = TripleSampler(
-        log, sampling="users", negatives=1, negative_power=0.0, threads=2, generator=np.random.default_rng(0)
-    )
-    for _ in range(5):
-        drawn = sampler.epoch(4.0, 10.0)
+    sampler = TripleSampler(Start(log, Settings(method=Contrasted(margin=4.0, pool=10.0))), threads=2)
+    for epoch in range(5):
+        drawn = sampler.epoch(epoch)
         for turn in range(2):
             rows = [
                 {*t.items[t.block((part + turn) % 2)], *t.negatives[t.block((part + turn) % 2)]}
@@ -355,7 +274,7 @@ def test_threads_keep_dice_negatives_in_their_block() -> None:
             assert not rows[0] & rows[1]
 
 
-# --- IPS ---
+# --- IPS, MACR, CausE ---
 
 
 def test_the_variants_of_ips() -> None:
@@ -369,15 +288,12 @@ def test_the_variants_of_ips() -> None:
     assert np.isfinite(IPS().weights(np.array([3, 0]))).all()
 
 
-# --- MACR ---
-
-
 def test_macr_vectors_rank_by_its_formula(split: Split) -> None:
     """(s - c) z_u z_i, whatever c: the strength is c over the mean best score."""
-    trainee = MatrixFactorisation(split.train, Settings(method="macr", dim=8, initial_scale=0.6, threads=1))
+    trainee = MatrixFactorisation(Start(split.train, Settings(method="macr", dim=8, initial_scale=0.6, threads=1)))
     trainee.epoch(0.1)
     model = trainee.model()
-    users, items = trainee._users.astype(np.float64), trainee._items.astype(np.float64)
+    users, items = (table.astype(np.float64) for table in trainee._tables)
     w_user, w_item = trainee._objective._branches.astype(np.float64)
     z_u, z_i = 1 / (1 + np.exp(-users @ w_user)), 1 / (1 + np.exp(-items @ w_item))
     scores = users @ items.T
@@ -390,11 +306,8 @@ def test_macr_vectors_rank_by_its_formula(split: Split) -> None:
         assert np.allclose(ours * z_u[:, None], expected, atol=1e-4)
 
 
-# --- CausE ---
-
-
 def test_cause_says_how_to_make_the_split_it_needs(split: Split) -> None:
-    with pytest.raises(InputError, match=r"drawn by intervention.*split_intervened.*--protocol intervened"):
+    with pytest.raises(InputError, match=r"CausE.*drawn by intervention.*split_intervened.*--protocol intervened"):
         train(split, method="cause", epochs=1)
 
 
@@ -408,18 +321,15 @@ def test_a_refit_of_cause_counts_validation_as_intervened(world: World) -> None:
     assert run.refit.embeddings.item_vectors.shape == (world.log.n_items, 8)
 
 
-def test_treated_rows_teach_the_second_vectors_alone() -> None:
+def test_treated_rows_teach_only_the_second_vectors() -> None:
     log = make_log([(0, 0), (0, 1), (1, 2), (1, 3), (2, 0), (2, 3)], 3, 40)
     treated = np.array([True, False, False, False, False, True])
-    trainee = MatrixFactorisation(
-        log,
-        Settings(method="cause", options=CausE(penalty=0.0), reg=0.0, dim=4, threads=1, sampling="interactions"),
-        treated,
-    )
-    before = trainee._items.copy()
+    settings = Settings(method=CausE(penalty=0.0), reg=0.0, dim=4, threads=1, sampling="interactions")
+    trainee = MatrixFactorisation(Start(log, settings, treated))
+    before = trainee._tables.items.copy()
     assert np.array_equal(before[:40], before[40:])
     trainee.epoch(0.1)
-    moved = (trainee._items != before).any(axis=1)
+    moved = (trainee._tables.items != before).any(axis=1)
     assert moved[[0, 1, 2, 3]].all() and moved[[40, 43]].all()  # the rows of item 0: (2, 0), and (0, 0) treated
     assert 2 < moved[40:].sum() <= 4  # two positives and their negatives
 
@@ -430,13 +340,13 @@ def test_treated_rows_teach_the_second_vectors_alone() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"method": "dice", "loss": "bce"}, "the loss of dice is bpr, got bce"),
-        ({"method": "macr", "loss": "bpr"}, "the loss of macr is bce, got bpr"),
+        ({"method": "dice", "loss": "bce"}, "the loss of dice must be bpr, got 'bce'"),
+        ({"method": "macr", "loss": "bpr"}, "the loss of macr must be bce, got 'bpr'"),
         ({"method": "dice", "dim": 7}, "dim must be even"),
         ({"method": "dice", "negative_power": 0.5}, "dice draws its negatives by its own rule"),
-        ({"method": "macr", "ledger": True}, "macr has neither normalised users nor a ledger"),
-        ({"method": "dice", "encoder": torch.nn.Identity()}, "dice is for mf and lightgcn; your own encoder"),
-        ({"method": "ips", "options": MACR()}, "these options are not those of method ips"),
+        ({"method": "macr", "ledger": True}, "macr supports neither normalised users nor a ledger"),
+        ({"method": "dice", "encoder": torch.nn.Identity()}, "dice cannot train an encoder of your own"),
+        ({"method": 7}, "method must be a name or a Method value, got 7"),
     ],
 )
 def test_wrong_settings_of_methods_are_refused(split: Split, settings: dict, sentence: str) -> None:
@@ -458,9 +368,56 @@ def test_wrong_settings_of_methods_are_refused(split: Split, settings: dict, sen
 )
 def test_wrong_options_are_refused(method: str, given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        read_options(method, given)
+        make_method(method, given)
 
 
 def test_a_method_may_be_a_value(split: Split) -> None:
     run = train(split, method=DICE(margin=5), dim=8, epochs=1)
     assert run.settings["method"] == "dice" and run.settings["options"]["margin"] == 5
+
+
+# --- methods from outside ---
+
+
+@dataclass(frozen=True)
+class Hinge(Method):
+    """As a notebook would have it: a loss, and nothing else."""
+
+    name: ClassVar[str] = "hinge"
+    margin: float = 1.0
+
+    def loss_of(self, users: torch.Tensor, seen: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+        return (self.margin - (users * (seen - negatives)).sum(1)).relu()
+
+
+@dataclass(frozen=True)
+class Nothing(Method):
+    name: ClassVar[str] = "nothing"
+
+
+def test_a_loss_is_enough_for_a_method(log: Interactions) -> None:
+    """One step goes down the slope of the loss that was written, and of nothing else."""
+    settings = Settings(method=Hinge(0.8), dim=6, initial_scale=0.5, reg=0.01)
+    assert (settings.engine, settings.loss, settings.keeps_ledger) == ("torch", "own", False)
+    trainee = begin(Start(log, settings))
+    P, Q = (table.numpy().astype(np.float64) for table in trainee.vectors())
+    triples = triples_of(log, settings, 15, distinct=True)
+    losses = trainee.step(torch.from_numpy(triples).long(), LR).numpy()
+    for u, i, j in triples.T:
+        inside = 0.8 - P[u] @ (Q[i] - Q[j]) > 0
+        p, a, b = P[u].copy(), Q[i].copy(), Q[j].copy()
+        P[u] -= LR * (0.01 * p - inside * (a - b))
+        Q[i] -= LR * (0.01 * a - inside * p)
+        Q[j] -= LR * (0.01 * b + inside * p)
+    assert 0 < (losses > 0).sum() < 15
+    for mine, expected in zip(trainee.vectors(), (P, Q), strict=True):
+        np.testing.assert_allclose(mine.detach().numpy(), expected, atol=1e-6)
+
+
+def test_a_method_without_mathematics_for_the_engine_is_refused(split: Split) -> None:
+    with pytest.raises(InputError, match="hinge has no mathematics for engine native; train it with engine torch"):
+        train(split, method=Hinge(), engine="native")
+    with pytest.raises(InputError, match=r"nothing has no mathematics for engine torch: it must define loss_of"):
+        train(split, method=Nothing())
+    with pytest.raises(InputError, match="backbone bare has no engine torch"):
+        Backbone("bare", "bare", {}).begin(Start(split.train, Settings(engine="torch")))

@@ -1,4 +1,4 @@
-"""Metrics against outside implementations, slow references and examples by hand."""
+"""Metrics against other implementations, slow references and examples worked by hand."""
 
 from __future__ import annotations
 
@@ -17,15 +17,9 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import ndcg_score
 
 from conftest import make_log, random_log
+from counterpop.interactions import gini
 from counterpop.metrics.accuracy import discounts, find_hits, hit_rate, ideal_dcg, ndcg, recall
-from counterpop.metrics.popularity import (
-    average_popularity,
-    coverage,
-    exposure,
-    exposure_gini,
-    popularity_groups,
-    tail_share,
-)
+from counterpop.metrics.popularity import average_popularity, coverage, exposure, popularity_groups, tail_share
 
 counts_of_items = arrays(np.int64, st.integers(1, 60), elements=st.integers(0, 9))
 
@@ -61,7 +55,7 @@ def test_accuracy_against_ranx() -> None:
     lists = some_lists(len(users), n_items, k)
     wanted = [held.item_ix[held.user_ix == u].tolist() for u in users]
     listed = [row[row >= 0].tolist() for row in lists]
-    # ranx compiles itself for a minute; as plain Python, in a process of its own, it needs seconds
+    # compiling ranx takes a minute; as plain Python, in a separate process, it takes seconds
     done = subprocess.run(
         [sys.executable, "-c", RANX],
         input=json.dumps([wanted, listed, k]),
@@ -103,11 +97,11 @@ def test_accuracy_by_hand() -> None:
     assert hit_rate(hits).tolist() == [1.0, 1.0, 0.0]
     ideal = 1 + 1 / math.log2(3) + 1 / 2
     assert ndcg(hits, n_held)[:2] == pytest.approx([(1 + 1 / 2) / ideal, 1 / math.log2(3)])
-    # a user with nothing held out has no figure
+    # NaN for a user without held-out items
     assert np.isnan(recall(hits, n_held)[2]) and np.isnan(ndcg(hits, n_held)[2])
 
 
-def test_an_empty_place_is_no_hit_even_next_to_another_user_s_last_item() -> None:
+def test_an_empty_place_is_never_a_hit() -> None:
     # user 1 with item -1 has the same key as user 0 with the last item
     held = make_log([(0, 5), (1, 0)], 2, 6)
     assert not find_hits(np.array([[-1]], np.int32), np.array([1], np.int32), held).any()
@@ -124,10 +118,10 @@ def test_ideal_dcg_is_that_of_a_perfect_list() -> None:
 def test_gini_is_the_mean_difference_of_all_pairs(counts: np.ndarray) -> None:
     total = counts.sum()
     if not total:
-        assert math.isnan(exposure_gini(counts))
+        assert math.isnan(gini(counts))
         return
     pairs = sum(abs(int(a) - int(b)) for a, b in itertools.product(counts, counts))
-    assert exposure_gini(counts) == pytest.approx(pairs / (2 * len(counts) * total), abs=1e-12)
+    assert gini(counts) == pytest.approx(pairs / (2 * len(counts) * total), abs=1e-12)
     assert coverage(counts) == sum(c > 0 for c in counts) / len(counts)
 
 
@@ -150,7 +144,7 @@ def test_exposure_and_means_in_lists_by_counting(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("n_items", [100, 1000, 999])
-def test_groups_are_four_of_five_percent_and_the_rest(n_items: int) -> None:
+def test_four_groups_hold_5_percent_of_the_items_each(n_items: int) -> None:
     counts = np.random.default_rng(0).integers(0, 50, n_items)
     group = popularity_groups(counts)
     sizes = np.bincount(group)

@@ -1,4 +1,4 @@
-"""Splits hold what they say: disjoint, complete, of the stated sizes, and drawn by the stated law."""
+"""Splits are disjoint and complete, have the stated sizes, and are drawn by the stated law."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def popular_log(n_users: int = 300, n_items: int = 80, seed: int = 0) -> Interac
 def given_log(name: str) -> Interactions:
     path = DATA / f"{name}.npz"
     if not path.exists():
-        pytest.skip(f"{path.name} is not there; set COUNTERPOP_DATA to the folder that holds it")
+        pytest.skip(f"{path.name} is missing; set COUNTERPOP_DATA to the folder that holds it")
     with np.load(path, allow_pickle=False) as stored:
         return log_of(stored["user"], stored["item"], part=stored["split"])
 
@@ -111,7 +111,7 @@ def test_parts_are_disjoint_and_make_up_the_log(protocol: str, log: Interactions
 
 @pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "as given"])
-def test_same_seed_same_split_and_other_seed_another(protocol: str) -> None:
+def test_the_split_depends_only_on_the_seed(protocol: str) -> None:
     log = popular_log()
     tests = [pair_keys(PROTOCOLS[protocol](log, seed=seed).test).tolist() for seed in (3, 3, 4)]
     assert tests[0] == tests[1] != tests[2]
@@ -126,12 +126,12 @@ def test_random_split_has_the_shares_and_the_bias_of_the_log() -> None:
         assert gini(part.item_counts) == pytest.approx(gini(log.item_counts), abs=0.06)
 
 
-def test_temporal_split_puts_nothing_before_its_past() -> None:
+def test_temporal_split_is_ordered_in_time() -> None:
     split = splits.split_temporal(popular_log())
     train, valid, test = split.train.time, split.valid.time, split.test.time
     assert train is not None and valid is not None and test is not None
     assert train.max() <= valid.min() and valid.max() <= test.min()
-    assert test.min() == valid.max()  # 50 distinct times: the cut falls within a tie, divided by seed
+    assert test.min() == valid.max()  # 50 distinct times: the cut falls within a tie, which the seed divides
     other = splits.split_temporal(popular_log(), seed=1)
     assert pair_keys(other.test).tolist() != pair_keys(split.test).tolist()
 
@@ -154,7 +154,7 @@ def test_uniform_split_takes_the_same_number_of_every_item(timed: bool) -> None:
             assert not len(late) or early.max() <= late.min()
 
 
-def test_uniform_share_becomes_a_number_for_each_item() -> None:
+def test_a_uniform_share_becomes_a_number_of_pairs_of_each_item() -> None:
     log = popular_log()
     split = splits.split_uniform(log, test=0.1, valid=1e-9)
     assert split.test.item_counts.max() == round(0.1 * len(log) / log.n_items)
@@ -185,7 +185,7 @@ def test_intervened_split_has_its_shares_for_every_user_and_a_flat_test() -> Non
 
 
 def test_intervened_draw_follows_the_weights() -> None:
-    # 4,000 users with the same three items, counts of which are made 4,000, 2,000 more users each, ...
+    # 4,000 users with the same three items; other users raise the counts of the first two
     users = np.concatenate([np.repeat(np.arange(4000), 3), np.arange(4000, 12000), np.arange(4000, 8000)])
     items = np.concatenate([np.tile([0, 1, 2], 4000), np.zeros(8000), np.ones(4000)])
     log = log_of(users, items)  # counts 12,000, 8,000, 4,000: weights 2, 3, 6 of 11
@@ -193,7 +193,7 @@ def test_intervened_draw_follows_the_weights() -> None:
     test = split.test.rows(split.test.user_ix < 4000)
     drawn = np.bincount(test.item_ix, minlength=3)
     expected = drawn.sum() * np.array([2, 3, 6]) / 11
-    assert ((drawn - expected) ** 2 / expected).sum() < 13.8  # chi-square of 2 degrees at 0.001
+    assert ((drawn - expected) ** 2 / expected).sum() < 13.8  # chi-square with 2 degrees of freedom at 0.001
     capped = splits.split_intervened(log, test=1 / 3, valid=1e-4, intervened=0.0, cap=0).test
     drawn = np.bincount(capped.item_ix[capped.user_ix < 4000], minlength=3)
     assert ((drawn - drawn.mean()) ** 2 / drawn.mean()).sum() < 13.8
@@ -224,7 +224,7 @@ def test_a_test_with_untrained_items_warns_once_and_counts_them() -> None:
     assert split.manifest.untrained_items == 2 and split.manifest.untrained_users == 1
 
 
-def test_carving_finds_out_how_the_test_was_drawn() -> None:
+def test_carving_detects_how_the_test_was_drawn() -> None:
     log = popular_log(10_000)  # the Gini of a few hundred pairs is mostly noise
     ways = {"uniform": splits.split_uniform, "intervened": splits.split_intervened, "random": splits.split_random}
     for way, split_by in ways.items():
@@ -243,7 +243,7 @@ def test_carving_finds_out_how_the_test_was_drawn() -> None:
     assert carved.train.time.max() <= carved.valid.time.min()
 
 
-def test_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
+def test_a_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
     have = np.array([1, 2, 3, 4, 5, 8, 9, 40])
     items = np.concatenate([np.repeat(np.arange(8), have), np.repeat(np.arange(8), 4)])
     users = np.concatenate([*(np.arange(n) for n in have), *(np.arange(50, 54) for _ in have)])
@@ -309,13 +309,13 @@ def test_ml1m_test_was_random() -> None:
         (lambda log: splits.split_random(log.rows(np.arange(1))), "train got none|valid got none|test got none"),
     ],
 )
-def test_errors_say_what_must_hold(call: Callable[[Interactions], Split], sentence: str) -> None:
+def test_errors_state_what_must_hold(call: Callable[[Interactions], Split], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         call(popular_log(20, 10))
 
 
 @pytest.mark.parametrize(("column", "sentence"), [(0, "test got none"), (3, "train got none"), (7, "first: 7")])
-def test_a_split_column_that_cannot_be_used(column: int, sentence: str) -> None:
+def test_an_unusable_split_column_is_an_error(column: int, sentence: str) -> None:
     log = popular_log(20, 10)
     with pytest.raises(InputError, match=sentence):
         splits.split_as_given(dataclasses.replace(log, part=np.full(len(log), column, dtype=np.int8)))

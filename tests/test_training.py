@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 import pytest
+from builders import make_log
 
-from conftest import make_log
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, head
@@ -17,8 +17,9 @@ from counterpop.ranking import rank, tie_order
 from counterpop.runs import Model, Run
 from counterpop.splits import Development, Split, split_uniform
 from counterpop.training import Progress, Settings, train
+from counterpop.training.backbones.contract import Start
+from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.loop import scheduled
-from counterpop.training.mf import MatrixFactorisation
 from counterpop.tuning import tune
 from counterpop.worlds import make_world, taste_recall
 
@@ -46,7 +47,7 @@ def same_bits(first: Model, second: Model) -> bool:
 def trained(log: Interactions, epochs: int, **settings: object) -> Model:
     """A model trained without the loop."""
     chosen = Settings(**{**QUICK, **settings})
-    trainee = MatrixFactorisation(log, chosen)
+    trainee = MatrixFactorisation(Start(log, chosen))
     for _ in range(epochs):
         trainee.epoch(chosen.lr)
     return trainee.model()
@@ -91,7 +92,7 @@ def known_answer(n_users: int = 60, n_items: int = 40) -> tuple[Development, Int
     ("loss", "normalised", "sampling", "threads"),
     list(itertools.product(["bpr", "bce"], [True, False], ["interactions", "users"], [1, 2])),
 )
-def test_a_known_answer_is_learnt(loss: str, normalised: bool, sampling: str, threads: int) -> None:
+def test_a_known_answer_is_learned(loss: str, normalised: bool, sampling: str, threads: int) -> None:
     known, test = known_answer()
     run = train(
         known,
@@ -221,7 +222,7 @@ def test_progress_is_reported_for_every_epoch(split: Split) -> None:
 # --- settings ---
 
 
-def test_the_method_decides_normalisation_and_ledger_unless_told() -> None:
+def test_the_method_decides_normalisation_and_ledger_by_default() -> None:
     assert (Settings().normalises, Settings().keeps_ledger) == (True, True)
     plain = Settings(method="plain")
     assert (plain.normalises, plain.keeps_ledger) == (False, False)
@@ -238,7 +239,7 @@ def test_plain_training_has_no_ledger_and_other_vectors(split: Split) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"loss": "hinge"}, "loss must be one of bpr, bce, got 'hinge'"),
+        ({"loss": "hinge"}, "the loss of gradient must be bpr or bce, got 'hinge'"),
         ({"sampling": "items"}, "sampling must be one of interactions, users, got 'items'"),
         ({"method": "magic"}, "method must be one of plain, gradient.*, got 'magic'"),
         ({"backbone": "tree"}, "backbone must be one of mf.*, got 'tree'"),
@@ -266,15 +267,15 @@ def test_wrong_settings_are_refused_in_a_sentence(split: Split, settings: dict, 
 
 def test_data_that_cannot_be_trained_on_is_refused(split: Split) -> None:
     empty = make_log([], split.train.n_users, split.train.n_items)
-    with pytest.raises(InputError, match="stopped by the validation part, but it is empty"):
+    with pytest.raises(InputError, match="training needs a validation part to know when to stop, but it is empty"):
         train(dataclasses.replace(split.development, valid=empty), **QUICK)
 
 
 @pytest.mark.parametrize("loss", ["bpr", "bce"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_training_that_leaves_all_bounds_is_said(split: Split, loss: str, threads: int) -> None:
+def test_diverging_training_is_reported(split: Split, loss: str, threads: int) -> None:
     # the loss is recorded now and then, so that the vectors may be the first to show it
-    said = r"the loss left all bounds in epoch \d+; lower lr|vectors must be finite.*lower the learning"
+    said = r"the loss diverged in epoch \d+; lower lr|vectors must be finite.*lower the learning"
     with pytest.raises(InputError, match=said):
         train(split, method="plain", loss=loss, lr=50.0, reg=0.0, epochs=60, threads=threads)
 
@@ -312,7 +313,7 @@ def test_a_user_who_has_touched_everything_is_left_out_with_a_note() -> None:
     full = make_log([*every_item, *rows], known.train.n_users, known.train.n_items)
     with pytest.warns(CounterpopWarning, match=r"1 users have touched every item \(first: 100\)"):
         run = train(Development(full, known.valid), **QUICK)
-    first = MatrixFactorisation(full, Settings(**QUICK)).model()
+    first = MatrixFactorisation(Start(full, Settings(**QUICK))).model()
     moved = (run.embeddings.user_vectors != first.embeddings.user_vectors).any(axis=1)
     assert not moved[0]
     assert moved[1:].all()

@@ -1,4 +1,4 @@
-"""Worlds are what they say: their laws are recovered from the log, and their truth is the truth."""
+"""The laws of a world are recovered from its log, and its true ranking equals brute force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from counterpop import splits, worlds
 from counterpop.errors import InputError
-from counterpop.worlds import World, make_world, taste_percentile, taste_recall
+from counterpop.worlds import Truth, World, make_world, taste_percentile, taste_recall
 
 DRAWS = [worlds._draw_exactly, worlds._draw_by_candidates]
 
@@ -20,12 +20,12 @@ def small_world(seed: int = 0) -> World:
 
 
 def mean_taste(world: World) -> float:
-    """How much users like what they touched."""
+    """How much users like the items in their log, on average."""
     log = world.log
     return float((world.user_taste[log.user_ix] * world.item_taste[log.item_ix]).sum(axis=1).mean())
 
 
-def test_same_seed_same_world_and_other_seed_another() -> None:
+def test_the_world_depends_only_on_the_seed() -> None:
     first, again, other = (small_world(seed) for seed in (1, 1, 2))
     for name in ("user_taste", "item_taste", "exposure", "activity", "conformity"):
         assert np.array_equal(getattr(first, name), getattr(again, name))
@@ -46,12 +46,12 @@ def test_a_world_s_parts_have_their_stated_ranges() -> None:
     assert world.log.user_counts.min() >= 1 and world.log.user_counts.max() <= 500
     assert np.corrcoef(world.activity, world.log.user_counts)[0, 1] > 0.95
     keys = world.log.user_ix.astype(np.int64) * 1000 + world.log.item_ix
-    assert (np.diff(keys) > 0).all()  # canonical rows, each pair once
+    assert (np.diff(keys) > 0).all()  # sorted rows, each pair once
 
 
 @pytest.mark.parametrize("exponent", [0.6, 1.0])
 def test_exposure_exponent_is_recovered_from_the_log(exponent: float) -> None:
-    # One pair a user, no conformity and taste without influence: counts follow exposure itself.
+    # One pair per user, no conformity and no influence of taste: counts follow exposure.
     world = make_world(40_000, 200, mean_activity=1e-3, exponent=exponent, temperature=1e6, pull=0.0)
     assert (world.log.user_counts == 1).all()
     rank = np.argsort(np.argsort(-world.exposure)) + 1
@@ -64,7 +64,7 @@ def test_exposure_exponent_is_recovered_from_the_log(exponent: float) -> None:
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_draws_follow_the_stated_probabilities(draw: Callable[..., np.ndarray]) -> None:
-    """Ordered pairs of draws without replacement, of one user many times, against their exact chances."""
+    """Ordered pairs drawn without replacement, many times for one user, against their exact probabilities."""
     generator = np.random.default_rng(7)
     user = np.array([0.6, 0.8], dtype=np.float32)
     items = np.array([[1, 0], [0, 1], [-0.6, 0.8], [0.8, -0.6]], dtype=np.float32)
@@ -72,14 +72,13 @@ def test_draws_follow_the_stated_probabilities(draw: Callable[..., np.ndarray]) 
     conformity, temperature, pull, n = 0.5, 0.7, 0.8, 60_000
     weights = exposure * (np.exp((items @ user - 1) / temperature) + pull * conformity * exposure / 0.4)
     chances = weights / weights.sum()
-    drawn = draw(
-        np.tile(user, (n, 1)), items, exposure, np.full(n, conformity), temperature, pull, np.full(n, 2), generator
-    ).reshape(n, 2)
+    truth = Truth(np.tile(user, (n, 1)), items, exposure, np.ones(n), np.full(n, conformity), temperature, pull)
+    drawn = draw(truth, np.full(n, 2), generator).reshape(n, 2)
     pairs = list(itertools.permutations(range(4), 2))
     expected = n * np.array([chances[i] * chances[j] / (1 - chances[i]) for i, j in pairs])
     got = np.array([(drawn == pair).all(axis=1).sum() for pair in pairs])
     assert got.sum() == n
-    assert ((got - expected) ** 2 / expected).sum() < 31.3  # chi-square of 11 degrees at 0.001
+    assert ((got - expected) ** 2 / expected).sum() < 31.3  # chi-square with 11 degrees of freedom at 0.001
 
 
 def test_candidates_draw_the_same_world_as_weighing_every_item(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +87,9 @@ def test_candidates_draw_the_same_world_as_weighing_every_item(monkeypatch: pyte
     candidates = make_world(3000, 50, mean_activity=6, seed=3)
     assert np.array_equal(exact.log.user_counts, candidates.log.user_counts)
     assert not np.array_equal(exact.log.item_ix, candidates.log.item_ix)
-    # Item counts of two independent draws differ by less than two Poisson laws would.
+    # Item counts of two independent draws differ by less than those of two Poisson variables.
     a, b = exact.log.item_counts, candidates.log.item_counts
-    assert ((a - b) ** 2 / (a + b)).sum() < 86.7  # chi-square of 50 degrees at 0.001
+    assert ((a - b) ** 2 / (a + b)).sum() < 86.7  # chi-square with 50 degrees of freedom at 0.001
     assert mean_taste(exact) == pytest.approx(mean_taste(candidates), abs=0.012)  # four standard errors
     follows = [
         (world.conformity[world.log.user_ix] * world.exposure[world.log.item_ix]).mean()
@@ -102,7 +101,7 @@ def test_candidates_draw_the_same_world_as_weighing_every_item(monkeypatch: pyte
 def test_a_large_catalogue_needs_no_full_matrix() -> None:
     world = make_world(300, 200_000, mean_activity=20)
     assert world.log.n_items == 200_000 and (world.log.user_counts >= 1).all()
-    assert mean_taste(world) > 0.2  # of random pairs: 0
+    assert mean_taste(world) > 0.2  # random pairs: 0
 
 
 def test_time_is_the_order_of_the_draws() -> None:
@@ -111,7 +110,7 @@ def test_time_is_the_order_of_the_draws() -> None:
     assert world.log.time.min() >= 0 and world.log.time.max() < 1
     split = splits.split_temporal(world.log)
     assert split.test.user_counts.sum() and (split.train.user_counts > 0).mean() > 0.95
-    # What is most exposed is drawn first, and cannot be drawn again.
+    # The most exposed items are drawn first, and cannot be drawn again.
     early, late = (world.exposure[part.item_ix].mean() for part in (split.train, split.test))
     assert early > 1.2 * late
 
@@ -147,7 +146,7 @@ def test_recommendations_are_scored_against_the_truth() -> None:
     assert np.isnan(taste_percentile(world, padded, users)[1])
 
 
-def test_popularity_misleads_and_taking_it_out_helps() -> None:
+def test_popularity_misleads_and_removing_it_helps() -> None:
     """Plain factors of the log (truncated SVD) against the truth, with and without the popular direction."""
     world = make_world(1000, 400, mean_activity=30)
     log = world.log
@@ -179,7 +178,7 @@ def test_popularity_misleads_and_taking_it_out_helps() -> None:
         ({"pull": -1.0}, "pull at least 0"),
     ],
 )
-def test_errors_say_what_must_hold(arguments: dict[str, float], sentence: str) -> None:
+def test_errors_state_what_must_hold(arguments: dict[str, float], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make_world(**arguments)  # type: ignore[arg-type]
 

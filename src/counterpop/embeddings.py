@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float32]
 class Embeddings:
     """User vectors (U, D) and item vectors (I, D) in float32, in the order of their ids.
 
-    A score is the inner product of the two. Vectors must be finite and of one width.
+    A score is the inner product of the two. Vectors must be finite and all of the same width.
     """
 
     user_vectors: FloatArray
@@ -64,6 +64,6 @@ def check_same_ids(vectors: Embeddings, *logs: Interactions) -> None:
             mine, theirs = getattr(vectors, f"{side}_ids"), getattr(log, f"{side}_ids")
             if mine is not theirs and not np.array_equal(mine, theirs):
                 raise InputError(
-                    f"vectors and log must hold the same {side}s in the same order, but the {len(mine)} and "
-                    f"{len(theirs)} they hold differ; take the split that the model was trained on"
+                    f"vectors and log must hold the same {side}s in the same order, but their {len(mine)} and "
+                    f"{len(theirs)} {side}s differ; use the split that the model was trained on"
                 )

@@ -20,7 +20,6 @@ from counterpop.metrics.popularity import (
     average_popularity,
     coverage,
     exposure,
-    exposure_gini,
     places_by_group,
     popularity_groups,
     tail_share,
@@ -188,7 +187,7 @@ def measure(
     return Measures(
         **means,
         coverage=coverage(exposed),
-        gini=exposure_gini(exposed),
+        gini=gini(exposed),
         groups=groups,
         intervals=intervals,
         per_user=per_user,

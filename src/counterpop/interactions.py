@@ -1,4 +1,4 @@
-"""Who touched what: outside ids and positions, counts, head and tail."""
+"""Who interacted with what: outside ids and positions, counts, head and tail."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HEAD_SHARE = 0.8  # the paper's rule: popular items hold the first 80 % of the i
 class Interactions:
     """A log as positions: each (user, item) pair once, rows sorted by user and then by item.
 
-    `user_ids[user_ix[n]]` and `item_ids[item_ix[n]]` are the outside ids of row n. Parts of a split share
-    their ids, so a position means the same user or item in all of them, also where it has no row.
+    `user_ids[user_ix[n]]` and `item_ids[item_ix[n]]` are the outside ids of row n. Parts of a split share their ids, so
+    a position means the same user or item in all of them, even in parts where it has no row.
     """
 
     user_ix: IntArray
@@ -32,11 +32,11 @@ class Interactions:
     user_ids: Ids
     item_ids: Ids
     time: NDArray[np.float64] | None = None
-    """Per row, in the unit of the log; of merged rows the latest."""
+    """For each row, in the unit of the log; the latest if rows were merged."""
     part: NDArray[np.int8] | None = None
-    """Per row, the log's own split column: 0 train, 1 train drawn by intervention, 2 validation, 3 test."""
+    """For each row, the log's own split: 0 train, 1 train drawn by intervention, 2 validation, 3 test."""
     merged: int = 0
-    """How many rows of the log repeated a pair and were merged into it."""
+    """Number of rows of the log that repeated a pair and were merged into it."""
 
     def __post_init__(self) -> None:
         for name in ("user", "item"):
@@ -63,12 +63,12 @@ class Interactions:
 
     @cached_property
     def user_counts(self) -> NDArray[np.int64]:
-        """Rows of every user (U,)."""
+        """(U,) rows of every user."""
         return np.bincount(self.user_ix, minlength=self.n_users)
 
     @cached_property
     def item_counts(self) -> NDArray[np.int64]:
-        """Rows of every item (I,): what "popularity" means everywhere in this package."""
+        """(I,) rows of every item: what "popularity" means everywhere in this package."""
         return np.bincount(self.item_ix, minlength=self.n_items)
 
     @cached_property
@@ -88,19 +88,16 @@ class Interactions:
         )
 
     def user_positions(self, ids: Sequence[Any] | Ids) -> IntArray:
-        """Positions of outside user ids; an unknown one raises `UnknownIdError`."""
+        """Positions of outside user ids; an unknown id raises `UnknownIdError`."""
         return positions(self.user_ids, ids, "user")
 
     def item_positions(self, ids: Sequence[Any] | Ids) -> IntArray:
-        """Positions of outside item ids; an unknown one raises `UnknownIdError`."""
+        """Positions of outside item ids; an unknown id raises `UnknownIdError`."""
         return positions(self.item_ids, ids, "item")
 
 
 def join(*parts: Interactions) -> Interactions:
-    """The rows of disjoint parts of one log as one log, sorted by user and item; times are kept if all parts have them.
-
-    The split column is dropped.
-    """
+    """Disjoint parts of one log as one log, without a split column; times are kept if all parts have them."""
     order = np.argsort(np.concatenate([pair_keys(part) for part in parts]), kind="stable")
     users, items = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("user_ix", "item_ix"))
     times = [part.time for part in parts if part.time is not None]
@@ -109,7 +106,7 @@ def join(*parts: Interactions) -> Interactions:
 
 
 def places_in_groups(sizes: NDArray[Any]) -> NDArray[np.int64]:
-    """(N,) the place of every row within its group, where groups of these sizes follow one another.
+    """(N,) the place of every row within its group, for consecutive groups of these sizes.
 
     >>> places_in_groups(np.array([2, 0, 3]))
     array([0, 1, 0, 1, 2])
@@ -118,7 +115,7 @@ def places_in_groups(sizes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def ranks_of(order: NDArray[np.integer]) -> NDArray[np.int64]:
-    """(N,) where each position stands in an order of all positions: the inverse permutation.
+    """(N,) the rank of each position in an order of all positions: the inverse permutation.
 
     >>> ranks_of(np.array([2, 0, 1]))
     array([1, 2, 0])
@@ -128,15 +125,17 @@ def ranks_of(order: NDArray[np.integer]) -> NDArray[np.int64]:
     return ranks
 
 
-def places(ids: Ids, known: Ids, what: str) -> tuple[NDArray[np.intp], BoolArray]:
-    """Where each id stands among sorted known ones, and whether it is there at all."""
+def places(ids: Sequence[Any] | Ids, known: Ids, what: str) -> tuple[NDArray[np.intp], BoolArray]:
+    """The position of each id among the sorted known ones, meaningful only where the second array says it is one."""
     asked = as_ids(ids, known, what)
-    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    return at, np.asarray(known[at] == asked)
+    at = np.searchsorted(known, asked)
+    here = at < len(known)
+    here[here] = known[at[here]] == asked[here]
+    return at, here
 
 
-def apart(log: Interactions, treated: BoolArray) -> Interactions:
-    """A log of twice the users and items: a treated row joins the second of its user and of its item."""
+def separate_treated(log: Interactions, treated: BoolArray) -> Interactions:
+    """A log with two copies of every user and item: treated rows go to the second copy of both."""
     shift = treated.astype(np.int32)
     user_ix, item_ix = log.user_ix + shift * log.n_users, log.item_ix + shift * log.n_items
     order = np.lexsort((item_ix, user_ix))
@@ -146,41 +145,34 @@ def apart(log: Interactions, treated: BoolArray) -> Interactions:
 
 def restrict(log: Interactions, user_ids: Ids, item_ids: Ids) -> Interactions:
     """The rows whose user and item are both among these sorted ids, in the positions of those ids."""
-    keep = np.ones(len(log), dtype=bool)
-    moved = []
-    for what, ids, known, ix in (
-        ("user", log.user_ids, user_ids, log.user_ix),
-        ("item", log.item_ids, item_ids, log.item_ix),
-    ):
-        at, here = places(ids, known, what)
-        keep &= here[ix]
-        moved.append(at.astype(np.int32)[ix])
-    users, items = (positions[keep] for positions in moved)
+    user_at, user_here = places(log.user_ids, user_ids, "user")
+    item_at, item_here = places(log.item_ids, item_ids, "item")
+    keep = user_here[log.user_ix] & item_here[log.item_ix]
+    users = user_at.astype(np.int32)[log.user_ix[keep]]
+    items = item_at.astype(np.int32)[log.item_ix[keep]]
     order = np.lexsort((items, users))
     return Interactions(users[order], items[order], user_ids, item_ids)
 
 
 def pair_keys(log: Interactions) -> NDArray[np.int64]:
-    """One number for each row, the same for the same pair in every part of a log."""
+    """(N,) one number for each row, the same for a pair in every part of a log."""
     return log.user_ix.astype(np.int64) * log.n_items + log.item_ix
 
 
 def positions(known: Ids, ids: Sequence[Any] | Ids, what: str) -> IntArray:
-    """Where each of `ids` stands in the sorted `known`.
+    """The position of each id in the sorted `known`; an unknown id raises `UnknownIdError`.
 
-    Ids are compared as the log holds them: as integers, or as strings where the log's ids are strings.
+    Ids are compared in the type of the log's ids: as integers or as strings.
 
     >>> positions(np.array([3, 7, 9]), [9, 3], "item")
     array([2, 0], dtype=int32)
     """
-    asked = as_ids(ids, known, what)
-    at = np.searchsorted(known, asked)
-    at[at == len(known)] = 0
-    missing = np.flatnonzero(known[at] != asked) if len(known) else np.arange(len(asked))
-    if len(missing):
+    at, here = places(ids, known, what)
+    if not here.all():
+        missing = as_ids(ids, known, what)[~here]
         raise UnknownIdError(
-            f"every {what} must be in the log, but {len(missing)} of {len(asked)} are not "
-            f"(first: {asked[missing[0]]!r}); leave them out or read a log that holds them"
+            f"every {what} must be in the log, but {len(missing)} of {len(ids)} are not "
+            f"(first: {missing[0]!r}); leave them out or read a log that holds them"
         )
     return at.astype(np.int32)
 
@@ -198,17 +190,16 @@ def as_ids(ids: Sequence[Any] | Ids, known: Ids, what: str) -> Ids:
             whole = isinstance(i, str) or asked[n] == i
         except (TypeError, ValueError, OverflowError):
             whole = False
-        if not whole:  # int(2.5) is 2, which may well be somebody else
+        if not whole:  # int(2.5) is 2, which may well be another id
             raise InputError(f"{what} ids of this log are integers, but {i!r} is not one; correct it")
     return asked
 
 
 def head(counts: NDArray[np.int64], share: float = HEAD_SHARE) -> BoolArray:
-    """Which positions are popular (items) or active (users), as a mask.
+    """A mask of the popular items (or active users).
 
-    Sorted by falling count, the first whose running share of all counts stays within `share`; ties are
-    taken in the order of positions. Nothing is popular where there are no counts. Where the first alone
-    holds more than the share, it is the head.
+    Sorted by falling count, the head is the first positions whose running sum stays within `share` of the total, and at
+    least one position; ties are broken by position. If all counts are zero, the head is empty.
 
     >>> head(np.array([1, 6, 2, 1]))
     array([False,  True,  True, False])
@@ -223,10 +214,9 @@ def head(counts: NDArray[np.int64], share: float = HEAD_SHARE) -> BoolArray:
 
 
 def gini(counts: NDArray[Any]) -> float:
-    """How unevenly counts are spread: 0 where all are equal, towards 1 where one holds them all.
+    """How unevenly counts are spread: 0 if all are equal, towards 1 if one holds them all.
 
-    Sum over all pairs |c_i - c_j| / (2 n sum c), for counts that are not negative; NaN where there are no
-    counts or all are zero.
+    Sum over all pairs |c_i - c_j| / (2 n sum c), for counts of at least 0; NaN if there are none or all are zero.
 
     >>> gini(np.array([5, 5, 5])), gini(np.array([0, 0, 0, 8]))
     (0.0, 0.75)

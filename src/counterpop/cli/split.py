@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from counterpop import artifacts, splits
+from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.progress import output, working
 from counterpop.readers import read_interactions
+from counterpop.splits import PROTOCOLS, Carve
 
-PROTOCOLS = ("as-given", "random", "temporal", "uniform", "intervened", "mixed")
+ONLY_FOR = {"as-given": ("carve",), "mixed": ("proportion",)}  # options of one protocol
+COLUMNS = ("user", "item", "rating", "min_rating", "time", "header")
 
 
 class Amount(click.ParamType[float]):
-    """A share (0.1) or, for the uniform protocol, a whole number for each item (4)."""
+    """A share (0.1) or, for the uniform protocol, a number of pairs of each item (4)."""
 
     name = "F"
 
@@ -29,107 +31,60 @@ class Amount(click.ParamType[float]):
 
 @click.command(epilog="Example: counterpop split log.csv --protocol uniform --test 0.1 --valid 0.1 --out SPLIT")
 @click.argument("data", type=click.Path())
-@click.option("--protocol", type=click.Choice(PROTOCOLS), required=True, help="How the parts are drawn.")
-@click.option("--test", type=Amount(), help="Share of the test part; uniform also takes a number for each item.")
-@click.option("--valid", type=Amount(), help="Share of the validation part, or a number for each item.")
+@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), required=True, help="How the parts are drawn.")
+@click.option(
+    "--test", type=Amount(), help="Share of the test part; uniform also takes a number of pairs of each item."
+)
+@click.option("--valid", type=Amount(), help="Share of the validation part, or a number of pairs of each item.")
 @click.option("--out", type=click.Path(), required=True, help="The split folder to write.")
 @click.option("--user", default="user", show_default=True, help="Column of user ids.")
 @click.option("--item", default="item", show_default=True, help="Column of item ids.")
 @click.option("--rating", help="Column of ratings, for --min-rating.")
-@click.option("--min-rating", type=float, help="Leave out rows rated lower.")
+@click.option("--min-rating", type=float, help="Drop rows rated lower.")
 @click.option("--time", help="Column of timestamps.")
 @click.option("--split-column", help="Column of the log's own split, for as-given.")
 @click.option("--header/--no-header", default=True, help="Whether the first line names the columns.")
 @click.option(
     "--carve",
-    type=click.Choice(["auto", "uniform", "intervened", "random", "temporal"]),
+    type=click.Choice(get_args(Carve)),
     default="auto",
     show_default=True,
-    help="as-given without a validation part: how one is drawn out of train; auto: as the test was.",
+    help="as-given: how to draw a missing validation part from train; auto: the way the test was drawn.",
 )
-@click.option(
-    "--proportion",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="mixed: share of intervened pairs in the test part.",
-)
-@click.option(
-    "--ordinary",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Share of train held out as it is, for `tune --floor`.",
-)
+@click.option("--proportion", type=float, default=1.0, show_default=True, help="mixed: intervened share of test.")
+@click.option("--ordinary", type=float, default=0.0, show_default=True, help="Share of train kept for `tune --floor`.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
-def command(
-    data: str,
-    protocol: str,
-    test: float | None,
-    valid: float | None,
-    out: str,
-    user: str,
-    item: str,
-    rating: str | None,
-    min_rating: float | None,
-    time: str | None,
-    split_column: str | None,
-    header: bool,
-    carve: splits.Carve,
-    proportion: float,
-    ordinary: float,
-    seed: int,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Cut a log into train, validation and test, and save the parts with a manifest.
+def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> dict[str, Any]:
+    """Split a log into train, validation and test, and save the parts with a manifest.
 
     DATA is csv, tsv, parquet, npz, RecBole .inter, or text lines "user item item ...".
 
     \b
     as-given    the log's own split column (0 train, 1 train intervened, 2 validation, 3 test)
-    random      every pair alike: as biased as the log
+    random      every pair is equally likely: as biased as the log
     temporal    the latest pairs are test
-    uniform     the same number of pairs of every item (MACR's way)
-    intervened  drawn as if items were exposed evenly (DICE's way)
-    mixed       a test part of which --proportion is intervened
+    uniform     the same number of pairs of every item (as in MACR)
+    intervened  drawn as if items were exposed evenly (as in DICE)
+    mixed       a share of the test part, --proportion, is intervened
     """
-    amounts = {name: value for name, value in (("test", test), ("valid", valid)) if value is not None}
-    if protocol == "as-given" and amounts:
-        raise click.UsageError("--test and --valid do not go with as-given: the log says what is what")
-    if user == item:
-        raise click.UsageError(f"--user and --item both name {user!r}")
+    settings = {name: options[name] for name in ("test", "valid") if options[name] is not None}
+    if protocol == "as-given" and settings:
+        raise click.UsageError("--test and --valid do not go with as-given, which uses the split column of the log")
+    if options["user"] == options["item"]:
+        raise click.UsageError(f"--user and --item both name {options['user']!r}")
     artifacts.check_target(out, "split")
+    settings |= {name: options[name] for name in ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))}
     with working(f"reading {data}"):
-        log = read_interactions(
-            data,
-            user=user,
-            item=item,
-            rating=rating,
-            min_rating=min_rating,
-            time=time,
-            header=header,
-            split=split_column if protocol == "as-given" else False,
-        )
+        columns = {name: options[name] for name in COLUMNS}
+        log = read_interactions(data, split=protocol == "as-given" and options["split_column"], **columns)
     with working("splitting"):
-        if protocol == "as-given":
-            made = splits.split_as_given(log, carve=carve, seed=seed, ordinary=ordinary)
-        elif protocol == "mixed":
-            made = splits.split_mixed(log, proportion, **amounts, seed=seed, ordinary=ordinary)
-        else:
-            function = getattr(splits, f"split_{protocol}")
-            made = function(log, **amounts, seed=seed, ordinary=ordinary)
-        artifacts.save_split(made, out)
-    result = asdict(made.manifest) | {
-        "users": log.n_users,
-        "items": log.n_items,
-        "pairs": len(log),
-        "merged": log.merged,
-        "out": out,
-    }
+        split = PROTOCOLS[protocol](log, **settings)
+        artifacts.save_split(split, out)
+    sizes = {"users": log.n_users, "items": log.n_items, "pairs": len(log), "merged": log.merged}
     if not quiet:
-        parts = ", ".join(f"{count:,} {name}" for name, count in made.manifest.counts.items() if count)
+        parts = ", ".join(f"{count:,} {name}" for name, count in split.manifest.counts.items() if count)
         output.print(f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}.")
         if log.merged:
             output.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
-    return result
+    return asdict(split.manifest) | sizes | {"out": out}

@@ -1,4 +1,4 @@
-"""How well lists find what was held out. Higher is better for all."""
+"""How well lists find the held-out items. Higher is better for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PerUser = NDArray[np.float64]
 
 
 def find_hits(lists: IntArray, users: IntArray, held: Interactions) -> BoolArray:
-    """(B, K) whether each recommended item is one of the user's held-out items; empty places are no hits."""
+    """(B, K) whether each recommended item is one of the user's held-out items; an empty place never is."""
     keys = users.astype(np.int64)[:, None] * held.n_items + lists
     known = pair_keys(held)  # sorted, because rows are
     if not len(known):
@@ -21,7 +21,7 @@ def find_hits(lists: IntArray, users: IntArray, held: Interactions) -> BoolArray
 
 
 def recall(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
-    """Hits / number of the user's held-out items (all of them, also above k); NaN without any.
+    """Hits / number of the user's held-out items, even if there are more than k; NaN if there are none.
 
     >>> recall(np.array([[True, False]]), np.array([4]))
     array([0.25])
@@ -31,7 +31,7 @@ def recall(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
 
 
 def hit_rate(hits: BoolArray) -> PerUser:
-    """1 where the list holds any held-out item, else 0.
+    """1 if the list holds any held-out item, else 0.
 
     >>> hit_rate(np.array([[False, True], [False, False]]))
     array([1., 0.])
@@ -50,9 +50,7 @@ def discounts(k: int) -> PerUser:
 
 
 def ndcg(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
-    """DCG / ideal DCG with gain 1 and discount 1 / log2(rank + 1), ideal over min(k, held-out items).
-
-    NaN without held-out items.
+    """DCG / ideal DCG with gain 1 and discount 1 / log2(rank + 1), ideal over min(k, held-out items); NaN without any.
 
     >>> ndcg(np.array([[True, False]]), np.array([1]))
     array([1.])

@@ -1,4 +1,4 @@
-"""What lists expose: whose items, how often. None of these is good or bad by itself."""
+"""What lists expose: which items, and how often. No value of these is good or bad by itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import rel_entr
 
-from counterpop.interactions import BoolArray, IntArray, gini, head
+from counterpop.interactions import BoolArray, IntArray, head, ranks_of
 
 PerUser = NDArray[np.float64]
 HEAD_GROUPS = 4  # the paper's groups: four of 5 % of the items each, then the rest
 HEAD_GROUP_SHARE = 0.05
-TOP_SHARE = 0.2  # of the interactions: what the most popular class of items holds
+TOP_SHARE = 0.2  # share of the interactions that the most popular class of items holds
 
 
 def average_popularity(lists: IntArray, counts: NDArray[np.int64]) -> PerUser:
@@ -24,17 +24,17 @@ def average_popularity(lists: IntArray, counts: NDArray[np.int64]) -> PerUser:
 
 
 def tail_share(lists: IntArray, head: BoolArray) -> PerUser:
-    """(B,) share of each list that is not of the head (see `interactions.head`) (APLT); NaN if empty."""
+    """(B,) share of each list outside the head, see `interactions.head` (APLT); NaN for an empty list."""
     return _mean_in_list(lists, (~head).astype(np.float64))
 
 
 def exposure(lists: IntArray, n_items: int) -> NDArray[np.int64]:
-    """(I,) in how many lists each item stands."""
+    """(I,) number of lists each item is in."""
     return np.bincount(lists[lists >= 0], minlength=n_items)
 
 
 def coverage(exposed: NDArray[np.int64]) -> float:
-    """Share of all items that stand in at least one list.
+    """Share of all items that are in at least one list.
 
     >>> coverage(np.array([3, 0, 1, 0]))
     0.5
@@ -42,27 +42,21 @@ def coverage(exposed: NDArray[np.int64]) -> float:
     return float(np.mean(exposed > 0))
 
 
-def exposure_gini(exposed: NDArray[np.int64]) -> float:
-    """Gini of exposure over all items: 0 where all are shown alike, towards 1 where one has all."""
-    return gini(exposed)
-
-
 def popularity_groups(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """(I,) group of each item by falling count: 0 to 3 hold 5 % of the items each, 4 the rest.
 
-    Ties are taken in the order of positions; small catalogues leave the last groups empty.
+    Ties are broken by position; in a small catalogue the last groups are empty.
     """
-    place = np.empty(len(counts), dtype=np.int64)
-    place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     size = max(1.0, HEAD_GROUP_SHARE * len(counts))
-    return np.asarray(np.minimum(place // size, HEAD_GROUPS), dtype=np.int64)
+    ranks = ranks_of(np.argsort(-counts, kind="stable"))
+    return np.asarray(np.minimum(ranks // size, HEAD_GROUPS), dtype=np.int64)
 
 
 def popularity_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """(I,) class of each item by falling count: 0 top, 1 middle, 2 tail.
 
-    The top items hold the first 20 % of the interactions, the tail what is beyond 80 %, both as
-    `interactions.head` cuts them: the classes of Abdollahpouri et al. (UMAP 2021).
+    The top items hold the first 20 % of the interactions and the tail items those beyond 80 %, both cut as in
+    `interactions.head`: the classes of Abdollahpouri et al. (UMAP 2021).
     """
     return np.where(head(counts, TOP_SHARE), 0, np.where(head(counts), 1, 2))
 
@@ -75,10 +69,10 @@ def places_by_group(
     return np.stack([(groups == g).sum(axis=1) for g in range(n_groups)], axis=1).astype(np.float64)
 
 
-def jensen_shannon(first: NDArray[np.float64], second: NDArray[np.float64]) -> PerUser:
-    """(B,) divergence in bits between rows of shares: 0 where they are equal, 1 where nothing is common.
+def jensen_shannon(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(...,) divergence in bits between shares (..., groups): 0 if they are equal, 1 if they have nothing in common.
 
-    The mean of KL(first | m) and KL(second | m), m half-way between them; NaN for a row without shares.
+    The mean of KL(first | m) and KL(second | m), where m is half-way between them; NaN where shares are unknown.
 
     >>> jensen_shannon(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0, 1.0], [0.5, 0.5]]))
     array([1., 0.])
@@ -87,22 +81,23 @@ def jensen_shannon(first: NDArray[np.float64], second: NDArray[np.float64]) -> P
     return np.asarray((rel_entr(first, half) + rel_entr(second, half)).sum(axis=-1) / (2 * np.log(2)))
 
 
-def relative_spread(rates: NDArray[np.float64]) -> float:
-    """Standard deviation / mean of groups' rates: 0 where all are equal; NaN where one is unknown or all 0.
+def relative_spread(counts: NDArray[np.int64], totals: NDArray[np.int64]) -> float:
+    """Standard deviation / mean of the rates counts / totals: 0 if all are equal; NaN if a total or all counts are 0.
 
-    >>> relative_spread(np.array([0.75, 0.25]))
+    >>> relative_spread(np.array([3, 1]), np.array([4, 4]))
     0.5
     """
     with np.errstate(invalid="ignore"):
+        rates = counts / totals
         return float(np.std(rates) / np.mean(rates))
 
 
 def mean_by_rank(
     values: NDArray[np.float64], counts: NDArray[np.int64], bins: int = 60
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Middle rank and mean value of bins of popularity ranks, wider the further down; NaN is left out.
+    """Middle rank and mean value of bins of popularity ranks, which get wider with the rank; NaN values are left out.
 
-    A bin without a value is NaN. So a large catalogue is drawn with no more points than a small one.
+    A bin without a value is NaN. This draws a large catalogue with no more points than a small one.
     """
     ranked = values[np.argsort(-counts, kind="stable")]
     starts = np.unique(np.geomspace(1, len(ranked) + 1, bins + 1).astype(np.int64))[:-1] - 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpop.embeddings import FloatArray
-from counterpop.interactions import IntArray, apart
+from counterpop.interactions import IntArray, separate_treated
 from counterpop.kernels.memory import aligned
 from counterpop.kernels.threads import crew, stretches
 from counterpop.runs import Model, Strengths
@@ -47,7 +47,7 @@ class LightGCN:
         )
         users, items = start.first_values()
         self._tables[:] = np.concatenate([users] * copies + [items] * copies)
-        self._graph = graph_of(train if start.treated is None else apart(train, start.treated))
+        self._graph = graph_of(train if start.treated is None else separate_treated(train, start.treated))
         self._cuts = self._graph.cut(self._threads)
         self._rows = [slice(*stretch) for stretch in stretches(len(self._tables), self._threads)]
         self._dropped = settings.generator("dropout")

@@ -46,7 +46,7 @@ class TripleLoss(torch.nn.Module):
         return None
 
     def add_gradient(self, users: Tensor, items: Tensor, triples: Tensor, into: tuple[Tensor, Tensor]) -> Tensor | None:
-        """Adds the gradient at these vectors to `into` in a GPU kernel; returns the mean loss, or None without a kernel."""
+        """Adds the gradient at these vectors to `into` in a kernel; returns the mean loss, or None if it has none."""
         return None
 
     def model(self, vectors: Embeddings) -> Model:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterpop.interactions import Interactions, apart
+from counterpop.interactions import Interactions, separate_treated
 from counterpop.training.backbones.contract import Start
+from counterpop.training.device import find_device
 from counterpop.training.graph import graph_of
 
 
@@ -20,12 +21,14 @@ class Smoothed(torch.nn.Module):
     def __init__(self, start: Start) -> None:
         super().__init__()
         train, settings = start.train, start.settings
-        device = torch.device(settings.device)
+        device = find_device(settings)
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
         self._copies = settings.method.item_copies  # CausE: a graph of the treated rows beside the other
         users, items = start.first_values()
         self.tables = torch.nn.Parameter(torch.from_numpy(np.concatenate([users, *[items] * self._copies])).to(device))
-        self._graph, self._edges = adjacency(train if start.treated is None else apart(train, start.treated), device)
+        self._graph, self._edges = adjacency(
+            train if start.treated is None else separate_treated(train, start.treated), device
+        )
         self.generator = torch.Generator(device).manual_seed(int(settings.generator("dropout").integers(1 << 62)))
 
     def forward(self) -> tuple[Tensor, Tensor]:

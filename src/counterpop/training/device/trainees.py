@@ -15,19 +15,12 @@ from counterpop.interactions import IntArray, Interactions
 from counterpop.runs import Model, Strengths
 from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
+from counterpop.training.device import find_device
 from counterpop.training.device.ledger import DeviceLedger
 from counterpop.training.device.losses import OWN_RATE
 from counterpop.training.device.measuring import directions_of, search_on_device
 from counterpop.training.device.sampling import DeviceSampler
-from counterpop.training.settings import Settings
 from counterpop.tuning import Grid
-
-
-def find_device(settings: Settings) -> torch.device:
-    """The device of the settings; raises `InputError` if it is not there."""
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda was asked for, but torch finds no GPU here; use --device cpu")
-    return torch.device(settings.device)
 
 
 def has_kernels(device: torch.device) -> bool:

@@ -1,0 +1,126 @@
+"""From a source of any kind to its columns by role, each cleaned to its final type."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from counterpop.errors import InputError
+from counterpop.readers.arrays import open_matrix, open_npz
+from counterpop.readers.ids import clean_ids
+from counterpop.readers.tables import Roles, Table, bad_row, check_rows, open_frame, open_pandas, readable
+from counterpop.readers.text import open_adjacency, open_text
+
+EXTENSIONS = ("csv", "tsv", "parquet", "npz", "inter", "txt")
+PARTS = {"train": 0, "intervened": 1, "valid": 2, "validation": 2, "test": 3, "0": 0, "1": 1, "2": 2, "3": 3}
+
+
+def read_columns(
+    source: Any, asked: Roles, *, header: bool = True, min_rating: float | None = None
+) -> tuple[Table, dict[str, pl.Series]]:
+    """The open source and its columns by role, without the rows rated below `min_rating`; ratings are not returned."""
+    table = _open(source, asked, header)
+    chosen = table.choose(asked)
+    rows = table.take(chosen)
+    if not rows.height:
+        raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
+    columns = {role: _CLEANERS[role](rows[role], name, table.label) for role, name in chosen.items()}
+    ratings = columns.pop("rating", None)
+    if ratings is None or min_rating is None:
+        return table, columns
+    kept = ratings >= min_rating
+    if not kept.any():
+        raise InputError(
+            f"no row of {table.label} has a {chosen['rating']!r} of {min_rating} or more (the highest is "
+            f"{ratings.to_numpy().max()}); lower min_rating"
+        )
+    return table, {role: column.filter(kept) for role, column in columns.items()}
+
+
+def _open(source: Any, asked: Roles, header: bool) -> Table:
+    if isinstance(source, str | Path):
+        return _open_file(Path(source), asked, header)
+    if isinstance(source, pl.DataFrame | pl.LazyFrame):
+        return open_frame("the polars table", source.lazy())
+    if type(source).__module__.split(".")[0] == "pandas" and hasattr(source, "columns"):
+        return open_pandas(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        with readable("the Arrow table", "a table"):
+            return open_frame("the Arrow table", pl.DataFrame(source).lazy())
+    if hasattr(source, "tocsr"):
+        return open_matrix(source, asked)
+    raise InputError(
+        f"a source must be a path, a pandas, polars or Arrow table, or a SciPy matrix, got {type(source).__name__}"
+    )
+
+
+def _open_file(path: Path, asked: Roles, header: bool) -> Table:
+    if not path.is_file():
+        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}; pass the path of one file")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty; pass a file with rows")
+    kind = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".").lower()
+    if kind not in EXTENSIONS:
+        raise InputError(
+            f"{path} must end in one of {', '.join('.' + e for e in EXTENSIONS)}, because the extension decides the "
+            "format; rename it, or pass a table"
+        )
+    if kind == "npz":
+        return open_npz(path)
+    if kind == "txt":
+        return open_adjacency(path, asked)
+    if kind == "parquet":
+        return open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet")
+    return open_text(path, kind, asked, header or kind == "inter")
+
+
+def _numbers(column: pl.Series, name: str, label: str) -> pl.Series:
+    """The column as finite Float64."""
+    with readable(f"column {name!r} of {label}", "numbers"):
+        numbers = column.cast(pl.Float64, strict=False)
+    check_rows(~numbers.is_finite().fill_null(False), column, name, label, "a number")
+    return numbers
+
+
+def _seconds(column: pl.Series, name: str, label: str) -> pl.Series:
+    """Numbers as they are; dates and ISO 8601 text as seconds since 1970."""
+    if column.dtype in (pl.Date, pl.Datetime):
+        check_rows(column.is_null(), column, name, label, "a time")
+        return column.cast(pl.Datetime("us")).cast(pl.Int64) / 1e6
+    if column.dtype != pl.String or column.cast(pl.Float64, strict=False).null_count() == column.null_count():
+        return _numbers(column, name, label)
+    parsed = column.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", strict=False, time_unit="us")
+    seconds = (parsed.cast(pl.Int64) / 1e6).to_numpy().copy()
+    for row in parsed.is_null().arg_true():
+        try:
+            moment = datetime.fromisoformat(column[row] or "")
+        except ValueError:
+            raise bad_row(name, row, column[row], label, "a number, date or ISO 8601 text") from None
+        seconds[row] = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return pl.Series(seconds)
+
+
+def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
+    """The log's own split as 0 train, 1 intervened, 2 validation, 3 test."""
+    if column.dtype.is_numeric():
+        known: dict[Any, int] = {float(part): part for part in range(4)}
+        column = column.cast(pl.Float64)
+    else:
+        known = PARTS
+        with readable(f"column {name!r} of {label}", "a split"):
+            column = column.cast(pl.String).str.to_lowercase()
+    parts = column.replace_strict(known, default=None, return_dtype=pl.Int8)
+    check_rows(parts.is_null(), column, name, label, "0 to 3, or train, intervened, valid or test,")
+    return parts
+
+
+_CLEANERS = {
+    **dict.fromkeys(("user", "item"), clean_ids),
+    **dict.fromkeys(("rating", "rank", "score"), _numbers),
+    "time": _seconds,
+    "split": _parts,
+    "name": lambda column, *_: column.cast(pl.String),
+}

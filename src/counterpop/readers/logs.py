@@ -1,0 +1,98 @@
+"""Logs of interactions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from counterpop.errors import InputError
+from counterpop.interactions import Ids, IntArray, Interactions
+from counterpop.readers.columns import read_columns
+from counterpop.readers.ids import BLOCK, index_ids
+from counterpop.readers.tables import Roles
+
+
+def read_interactions(
+    source: Any,
+    *,
+    user: str = "user",
+    item: str = "item",
+    rating: str | None = None,
+    min_rating: float | None = None,
+    time: str | None = None,
+    split: str | Literal[False] | None = None,
+    header: bool = True,
+) -> Interactions:
+    """The log as `Interactions`: each (user, item) pair once, with the ids of both sides in rising order.
+
+    `source` is a path (csv, tsv or RecBole .inter, each also as .gz; parquet; npz of plain arrays; .txt with lines
+    "user item item ..."), a pandas, polars or Arrow table, or a SciPy matrix (positions become ids, stored zeros are
+    ignored, and empty rows and columns keep their position).
+
+    - `user`, `item`: the columns of ids. The defaults also find `user_id` and `item_id`.
+    - `rating`, `min_rating`: rows rated lower are dropped before anything is counted, so users and items that only
+      have such rows do not appear. The rating column is called "rating" unless named.
+    - `time`: a column of numbers, dates or ISO 8601 text. Dates become seconds since 1970, in UTC if they have no zone.
+    - `split`: the log's own split (0 or train, 1 or intervened, 2 or valid, 3 or test), kept as `part`. A column
+      called "split" is used by default; False ignores it.
+    - `header=False`: the columns of a csv or tsv are, by position, user, item, rating, time.
+
+    Integer ids stay integers, and whole floats become integers. All other ids become strings; binary ids of 16 bytes
+    are written as UUIDs. A text column of whole numbers is read as integers, so 007 becomes 7; to keep the zeros, pass
+    a table with a string column. A repeated pair is kept once, with its latest time and its earliest part (train
+    before validation before test); `merged` counts the other rows.
+
+    Unusable input raises `InputError`, which names the row, counted from 1 without the header.
+
+    >>> log = read_interactions(pl.DataFrame({"user": ["b", "a", "b"], "item": [7, 5, 7]}))
+    >>> log.user_ids[log.user_ix].tolist(), log.item_ids[log.item_ix].tolist(), log.merged
+    (['a', 'b'], [5, 7], 1)
+    """
+    if rating is None and min_rating is not None:
+        rating = "rating"
+    asked: Roles = {"user": user, "item": item, "rating": rating, "time": time}
+    if split is not False:
+        asked["split"] = split
+    table, columns = read_columns(source, asked, header=header, min_rating=min_rating)
+    sides = []
+    for side, size in zip(("user", "item"), table.shape or (None, None), strict=True):
+        ids, ix = index_ids(columns.pop(side), size)
+        if len(ids) < 2:
+            raise InputError(
+                f"a log needs at least two {side}s, but {table.label} holds only {ids[:1].tolist()[0]!r}; "
+                f"check which column {side}= names"
+            )
+        sides.append((ids, ix))
+    return _merge(*sides[0], *sides[1], columns)
+
+
+def _merge(
+    user_ids: Ids, user_ix: IntArray, item_ids: Ids, item_ix: IntArray, columns: dict[str, pl.Series]
+) -> Interactions:
+    """Rows sorted by user and item, each pair once: the latest time, the earliest part."""
+    key: NDArray[np.int64] = user_ix.astype(np.int64)
+    key *= len(item_ids)
+    key += item_ix
+    rows = pl.DataFrame({"key": key, **columns})
+    if not bool((key[1:] >= key[:-1]).all()):
+        rows = rows.sort("key")
+        key = rows["key"].to_numpy()
+    fresh = np.ones(len(key), dtype=bool)
+    np.not_equal(key[1:], key[:-1], out=fresh[1:])
+    n_rows, n_pairs = len(key), int(np.count_nonzero(fresh))
+
+    user_ix, item_ix = np.empty(n_pairs, dtype=np.int32), np.empty(n_pairs, dtype=np.int32)
+    at = 0
+    for start in range(0, n_rows, BLOCK):
+        pairs = key[start : start + BLOCK][fresh[start : start + BLOCK]]
+        users = pairs // len(item_ids)
+        user_ix[at : at + len(pairs)] = users
+        item_ix[at : at + len(pairs)] = pairs - users * len(item_ids)
+        at += len(pairs)
+    starts = np.flatnonzero(fresh) if columns else np.empty(0, dtype=np.intp)
+    time = np.maximum.reduceat(rows["time"].to_numpy(), starts) if "time" in columns else None
+    part = np.minimum.reduceat(rows["split"].to_numpy(), starts) if "split" in columns else None
+    return Interactions(user_ix, item_ix, user_ids, item_ids, time, part, merged=n_rows - n_pairs)

@@ -1,0 +1,128 @@
+"""Which rows of a log go to which part: drawn overall, by item, by user, or carved out of train."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from counterpop.errors import InputError
+from counterpop.interactions import BoolArray, Interactions, gini, places_in_groups
+
+Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
+Parts = NDArray[np.int8]  # the part of each row of a log, by these codes
+Rows = NDArray[np.intp]
+
+TRAIN, INTERVENED, VALID, TEST, ORDINARY, LEFT_OUT = range(6)  # the first four as in `Interactions.part`
+FLAT = 0.9  # a test whose Gini is below this share of train's was not drawn the way the log was
+# One random stream for each purpose, shared with no other module, so that no draw depends on another.
+TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM = range(100, 105)
+
+
+def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, generator: Generator) -> Rows:
+    """This many rows of the pool: random ones, or the latest if `how` is "temporal"."""
+    rows = generator.permutation(np.flatnonzero(pool))
+    if how == "temporal":
+        if log.time is None or not np.isfinite(log.time).all():
+            raise InputError(
+                f"a split by time needs a time for every row, but the log has "
+                f"{'none' if log.time is None else 'rows without one'}; name the time column when reading, or split "
+                "another way"
+            )
+        rows = rows[np.argsort(-log.time[rows], kind="stable")]
+    return rows[:number]
+
+
+def draw_by_item(
+    log: Interactions, quota: NDArray[np.int64], generator: Generator, pool: BoolArray | None = None
+) -> Rows:
+    """`quota[i]` rows of each item i in the pool (all if it has fewer): the latest if the log has time, else random."""
+    rows = generator.permutation(len(log) if pool is None else np.flatnonzero(pool))
+    if log.time is not None:
+        rows = rows[np.argsort(-log.time[rows], kind="stable")]
+    return _first_of_each(rows, log.item_ix, quota)
+
+
+def draw_by_user(
+    log: Interactions, part: Parts, shares: Mapping[int, float], weights: NDArray[np.float64], generator: Generator
+) -> None:
+    """Moves the given shares of each user's train rows to other parts, in place.
+
+    The rows are drawn together by item weights (I,) and then divided among the parts at random. Taking the smallest of
+    exponential variables divided by the weights is the same as drawing one by one without replacement.
+    """
+    rows = np.flatnonzero(part == TRAIN)
+    have = np.bincount(log.user_ix[rows], minlength=log.n_users)
+    # One random offset per user rounds all running shares, so each part is off by less than one row.
+    running = np.floor(np.cumsum(list(shares.values()))[:, None] * have + generator.random(log.n_users))
+    running = np.minimum(running.astype(np.int64), np.maximum(have - 1, 0))  # (parts, U)
+    keys = generator.standard_exponential(len(rows)) / weights[log.item_ix[rows]]
+    drawn = _first_of_each(rows[np.argsort(keys)], log.user_ix, running[-1])
+    drawn = generator.permutation(drawn)
+    for code, last in reversed(list(zip(shares, running, strict=True))):
+        part[_first_of_each(drawn, log.user_ix, last)] = code
+
+
+def draw_ordinary(log: Interactions, part: Parts, share: float, generator: Generator) -> None:
+    """Marks this share of the observed train rows as the ordinary part, in place.
+
+    An item's last train row is never taken, so that no item becomes unrankable.
+    """
+    observed = generator.permutation(np.flatnonzero(part == TRAIN))
+    spare = _first_of_each(observed, log.item_ix, item_counts(log, part <= INTERVENED) - 1)
+    part[generator.permutation(spare)[: math.ceil(share * len(observed))]] = ORDINARY
+
+
+def carve(log: Interactions, part: Parts, how: str, cap: float, generator: Generator) -> None:
+    """Marks a validation part among the train rows, in place."""
+    train = part <= INTERVENED
+    if how == "uniform":
+        have = item_counts(log, train)
+        quota = np.where(have > 2, np.minimum(item_counts(log, part == TEST), have // 2), 0)
+        part[draw_by_item(log, quota, generator, train)] = VALID
+        return
+    number = max(1, min((part == TEST).sum() // 2, train.sum() // 4))
+    if how == "intervened":
+        drawn = np.where(train, TRAIN, LEFT_OUT).astype(np.int8)
+        draw_by_user(log, drawn, {VALID: number / train.sum()}, even_weights(log, train, cap), generator)
+        part[drawn == VALID] = VALID
+    else:
+        part[draw_overall(log, train, number, how, generator)] = VALID
+
+
+def guess_how_test_was_drawn(log: Interactions, part: Parts) -> str:
+    """One of the ways to carve; `split_as_given` documents the rule."""
+    train, test = part <= INTERVENED, part == TEST
+    if log.time is not None and log.time[test].min() >= log.time[train].max() > log.time[train].min():
+        return "temporal"
+    test_counts = item_counts(log, test)
+    present = test_counts[log.item_counts > 0]
+    commonest = np.bincount(present).argmax()
+    if commonest > 0 and (present == commonest).mean() >= 0.95:
+        return "uniform"
+    return "intervened" if gini(test_counts) < FLAT * gini(item_counts(log, train)) else "random"
+
+
+def even_weights(log: Interactions, pool: BoolArray, cap: float) -> NDArray[np.float64]:
+    """(I,) 1/popularity, capped at the percentile `cap` over the items that have a row in the pool."""
+    if not 0 <= cap <= 100:
+        raise InputError(f"cap is a percentile and must be from 0 to 100, got {cap}")
+    counts = item_counts(log, pool)
+    weights = 1 / np.maximum(counts, 1)
+    return np.minimum(weights, np.percentile(weights[counts > 0], cap))
+
+
+def item_counts(log: Interactions, rows: BoolArray) -> NDArray[np.int64]:
+    """(I,) how many of these rows each item has."""
+    return np.bincount(log.item_ix[rows], minlength=log.n_items)
+
+
+def _first_of_each(rows: Rows, group: NDArray[np.int32], quota: NDArray[np.int64]) -> Rows:
+    """The first `quota[g]` rows of each group g, in the order given."""
+    by_group = rows[np.argsort(group[rows], kind="stable")]
+    groups = group[by_group]
+    return by_group[places_in_groups(np.bincount(groups, minlength=len(quota))) < quota[groups]]

@@ -1,0 +1,68 @@
+"""A split as values: what training and tuning may see, the test part, and how they were drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpop.interactions import BoolArray, Interactions, join, pair_keys
+
+
+@dataclass(frozen=True, eq=False)
+class Development:
+    """What training and tuning may see."""
+
+    train: Interactions
+    valid: Interactions
+    intervened: BoolArray | None = None
+    """For each train row, whether it was drawn by intervention (as in DICE); None if the split has no such rows."""
+    ordinary: Interactions | None = None
+    """A second validation part with the bias of the log; None unless asked for."""
+
+    def refit_train(self) -> Interactions:
+        """Train, validation and the ordinary part together: what a refit trains on."""
+        return join(*(part for part in (self.train, self.valid, self.ordinary) if part is not None))
+
+    def refit_intervened(self) -> BoolArray | None:
+        """For each row of `refit_train`, whether it counts as intervened: so does validation if any of train does."""
+        if self.intervened is None:
+            return None
+        known = np.concatenate([pair_keys(self.train.rows(self.intervened)), pair_keys(self.valid)])
+        return np.isin(pair_keys(self.refit_train()), known)
+
+
+@dataclass(frozen=True)
+class SplitManifest:
+    """How a split was made and what it holds; `dataclasses.asdict` of it can be written as JSON."""
+
+    protocol: str
+    seed: int
+    settings: dict[str, Any]
+    carved: str | None
+    """How the validation part was carved out of train; None if the protocol or the log provided one."""
+    counts: dict[str, int]
+    """Pairs of each part; `train` includes `intervened`, and `left_out` are in no part."""
+    gini: dict[str, float | None]
+    """Gini of the item counts of each part, over all items of the log; None for an empty part."""
+    untrained_items: int
+    """Items of validation or test without a train row."""
+    untrained_users: int
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The parts of one log; all share its ids."""
+
+    development: Development
+    test: Interactions
+    manifest: SplitManifest
+
+    @property
+    def train(self) -> Interactions:
+        return self.development.train
+
+    @property
+    def valid(self) -> Interactions:
+        return self.development.valid
