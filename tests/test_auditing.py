@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from conftest import make_log, random_log, vectors_for
+from builders import make_log, random_log, vectors_for
 from counterpop.auditing import CLASSES, DEFINITIONS, NOTES, SEGMENTS, Audit, audit, audit_model
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, head

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import counterpop as cp
-from conftest import make_log
+from builders import make_log
 from counterpop.debiasing import Effect, is_better
 from counterpop.errors import InputError
 from counterpop.interactions import pair_keys

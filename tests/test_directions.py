@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from conftest import make_log
+from builders import make_log
 from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError

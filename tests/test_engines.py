@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from builders import make_log, random_log
 from click.testing import CliRunner, Result
 
+from builders import make_log, random_log
 from counterpop import artifacts
 from counterpop.cli import main
 from counterpop.directions import find_directions

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from conftest import make_log, vectors_for
+from builders import make_log, vectors_for
 from counterpop.adjustment import adjust
 from counterpop.directions import find_directions
 from counterpop.errors import InputError

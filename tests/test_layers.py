@@ -89,3 +89,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = f"import sys, counterpop; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda path: path.name)
+def test_test_modules_do_not_import_each_other(path: Path) -> None:
+    shared = {name for name in imports_of(path) if name.startswith("test_") or name.split(".")[0] == "conftest"}
+    assert not shared, f"move what {path.name} imports to tests/builders.py"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import ndcg_score
 
-from conftest import make_log, random_log
+from builders import make_log, random_log
 from counterpop.interactions import gini
 from counterpop.metrics.accuracy import discounts, find_hits, hit_rate, ideal_dcg, ndcg, recall
 from counterpop.metrics.popularity import average_popularity, coverage, exposure, popularity_groups, tail_share

@@ -18,7 +18,7 @@ from counterpop.paper.writing import write_item, write_overview
 from counterpop.reporting import figures, write_audit, write_debiasing, write_report
 from counterpop.reporting.tables import format_figure
 from paper_worlds import some_item
-from test_reporting import make_report, some_audits
+from run_reports import make_report, some_audits
 
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 MANY = 8

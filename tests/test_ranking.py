@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conftest import make_log, random_log
+from builders import make_log, random_log
 from counterpop import ranking
 from counterpop.errors import InputError
 from counterpop.kernels import twins

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import vectors_for
+from builders import vectors_for
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions

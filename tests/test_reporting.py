@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, Audit, audit
-from counterpop.embeddings import Embeddings
+from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, compare, evaluate
-from counterpop.ledger import GradientPicture, Ledger
+from counterpop.evaluation import PER_USER, compare
+from counterpop.ledger import GradientPicture
 from counterpop.reporting import (
     RunReport,
     audit_page,
@@ -31,10 +30,7 @@ from counterpop.reporting import (
 )
 from counterpop.reporting.findings import contrasts, direction, explanation, headline, own_contrasts, verdict
 from counterpop.reporting.tables import LABELS, format_figure
-from counterpop.runs import BOTH_SIDES, Model, Run
-from counterpop.splits import split_uniform
-from counterpop.tuning import tune
-from counterpop.worlds import make_world
+from run_reports import make_report, some_audits
 
 EVIL = "<script>alert(1)</script>"
 
@@ -66,28 +62,6 @@ class Page(HTMLParser):
 
     def values(self) -> list[float]:
         return [float(a["value"] or "nan") for t, a in self.tags if t == "data"]
-
-
-def make_report(name: str, seed: int) -> RunReport:
-    """A model that knows true taste, blurred, plus a push towards popular items."""
-    world = make_world(150, 120, mean_activity=15)
-    split = split_uniform(world.log, seed=0)
-    train = split.development.train
-    generator = np.random.default_rng(seed)
-    popularity = np.log1p(train.item_counts)[:, None].astype(np.float32)
-    blur = generator.normal(0, 0.1, world.user_taste.shape).astype(np.float32)
-    users = np.hstack([world.user_taste + blur, np.ones((150, 1), np.float32)])
-    items = np.hstack([world.item_taste, popularity])
-    ledger = Ledger(
-        np.abs(generator.normal(size=(120, 4, 7))).astype(np.float32), np.ones((150, 4, 7), np.float32), 1, 10
-    )
-    run = Run(Model(Embeddings(users, items, train.user_ids, train.item_ids), dials=BOTH_SIDES))
-    adjustment = tune(run, split)
-    history = [{"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)]
-    evaluation = evaluate(adjustment, split, resamples=100)
-    return RunReport(
-        name, {"dim": 7, "versions": {"numpy": "2"}}, history, evaluation, train.item_counts, adjustment.grid, ledger
-    )
 
 
 @pytest.fixture(scope="module")
@@ -300,16 +274,6 @@ def test_the_trade_off_shows_every_run_plain_and_adjusted(report: RunReport, oth
         assert first.y[n] - first.error_y.arrayminus[n] == pytest.approx(low)
         assert first.y[n] + first.error_y.array[n] == pytest.approx(high)
     assert len(second.x) == 1
-
-
-def some_audits(report: RunReport, name: str = "adjusted") -> dict[str, Audit]:
-    """An audit of the hits for everybody, and one of lists that change from user to user."""
-    log = make_world(150, 120, mean_activity=15).log
-    users = np.arange(150, dtype=np.int32)
-    hits = np.tile(np.argsort(-log.item_counts)[:10].astype(np.int32), (150, 1))
-    some = np.stack([np.random.default_rng(u).permutation(120)[:10] for u in users]).astype(np.int32)
-    some[:3, 7:] = -1
-    return {"as trained": audit(hits, users, log), name: audit(some, users, log, ledger=report.ledger)}
 
 
 def test_the_page_of_an_audit_holds_its_figures_and_their_definitions(report: RunReport) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import counterpop as cp
-from conftest import random_log
+from builders import random_log
 from counterpop.adjustment import Segments
 from counterpop.debiasing import hold_out
 from counterpop.directions import find_directions

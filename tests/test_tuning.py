@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from conftest import make_log, random_log, vectors_for
+from builders import make_log, random_log, vectors_for
 from counterpop import grid as grid_layout
 from counterpop import tuning
 from counterpop.directions import Directions, find_directions
