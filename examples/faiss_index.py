@@ -1,4 +1,4 @@
-"""FAISS: one adjustment, three indexes as they stand: flat, IVF and HNSW."""
+"""FAISS: one adjustment, three existing indexes: flat, IVF and HNSW."""
 
 import faiss
 import numpy as np
@@ -26,7 +26,7 @@ indexes["HNSW"].hnsw.efSearch = 128
 recall = {}
 for name, index in indexes.items():
     index.add(items)
-    scores, found = search(index, fix, users, 20)  # the index is not touched
+    scores, found = search(index, fix, users, 20)  # the index is unchanged
     recall[name] = [
         recall_of(lambda q, k, index=index: index.search(q, k)[1], items, queries, 100)
         for queries in (users, fix.query(users))

@@ -1,4 +1,4 @@
-"""implicit: fit ALS, find and prove an adjustment, rank with it. BPR and LMF go the same way."""
+"""implicit: fit ALS, find and test an adjustment, rank with it. BPR and LMF work the same way."""
 
 import numpy as np
 from implicit.cpu.als import AlternatingLeastSquares
@@ -14,10 +14,10 @@ model.fit(seen, show_progress=False)
 
 fix = cp.debias(**vectors_of(model, user_ids=log.user_ids, item_ids=log.item_ids), interactions=log)
 print(
-    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on uniform held-out pairs "
     f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
 )
 
-model.user_factors = fix.query(model.user_factors)  # implicit's own recommend now takes popularity out
+model.user_factors = fix.query(model.user_factors)  # implicit's own recommend now removes popularity
 items, scores = model.recommend(np.arange(3), seen[:3], N=5)
 print(log.item_ids[items])

@@ -1,4 +1,4 @@
-"""LightFM: item biases are part of the vectors, so popularity that sits in them is taken out as well."""
+"""LightFM: item biases are part of the vectors, so the popularity in them is removed too."""
 
 import numpy as np
 from lightfm import LightFM
@@ -15,6 +15,6 @@ model.fit(pairs, epochs=10)
 vectors = vectors_of(model, user_ids=log.user_ids, item_ids=log.item_ids)
 fix = cp.debias(**vectors, interactions=log)
 print(
-    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on uniform held-out pairs "
     f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
 )

@@ -1,11 +1,11 @@
-"""Train an encoder of your own: a small two-tower net that sees items through their features alone.
+"""Train your own encoder: a small two-tower net that sees items only through their features.
 
     pip install 'counterpop[torch]'
     python examples/own_encoder.py
 
-Any torch module will do that is called without arguments and returns (user vectors, item vectors), a row for
-each user and item of the split in its order. The ledger is kept at its output, so directions, tuning and
-everything after it work as for the models that come with the package.
+Any torch module works that takes no arguments and returns (user vectors, item vectors), with a row for each user and
+item of the split, in its order. The ledger records the gradients of its output, so directions, tuning and everything
+after them work as for the built-in models.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(n_users: int = 1500, n_items: int = 400, epochs: int = 20) -> tuple[flo
     """Trains the net on a made-up world and prints test recall, plain and adjusted; returns both."""
     world = cp.make_world(n_users, n_items, mean_activity=20)
     split = cp.split_uniform(world.log, test=5, valid=5)
-    # what a shop knows of its items: their kind, with some noise, and how loudly they are advertised
+    # what a shop knows about its items: their kind, with some noise, and how much they are advertised
     draw = np.random.default_rng(0)
     noise = draw.normal(scale=0.2, size=world.item_taste.shape)
     features = np.column_stack([world.item_taste + noise, np.log1p(split.train.item_counts)])
@@ -45,8 +45,8 @@ def main(n_users: int = 1500, n_items: int = 400, epochs: int = 20) -> tuple[flo
     torch.manual_seed(0)
     run = cp.train(split, encoder=TwoTowers(n_users, features), epochs=epochs, lr=0.01, check_every=5)
     best = cp.tune(run, split)
-    found = cp.evaluate(best, split, on="test")
-    plain, adjusted = found.plain.recall, found.adjusted.recall
+    result = cp.evaluate(best, split, on="test")
+    plain, adjusted = result.plain.recall, result.adjusted.recall
     print(
         f"two towers: recall {plain:.3f} plain, {adjusted:.3f} at strengths {best.item_strength}, {best.user_strength}"
     )

@@ -24,6 +24,6 @@ with tempfile.TemporaryDirectory() as folder:
     cp.save_adjustment(fix, f"{folder}/FIX")
     again = cp.load_adjustment(f"{folder}/FIX")
 print(
-    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on uniform held-out pairs "
     f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 for old, new in (("float_", "float64"), ("complex_", "complex128"), ("unicode_", "str_")):
-    if not hasattr(np, old):  # RecBole 1.2.1 uses names that NumPy 2 has dropped
+    if not hasattr(np, old):  # RecBole 1.2.1 uses names that NumPy 2 removed
         setattr(np, old, getattr(np, new))
 
 from recbole.config import Config  # noqa: E402
@@ -44,6 +44,6 @@ with tempfile.TemporaryDirectory() as folder:
     vectors = vectors_of(trainer.saved_model_file, user_ids=ids["user"], item_ids=ids["item"])
     fix = cp.debias(**vectors, interactions=cp.read_interactions(inter))
     print(
-        f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+        f"strengths {fix.item_strength} / {fix.user_strength}: recall on uniform held-out pairs "
         f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
     )

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import counterpop as cp
 from counterpop.adapters.spark import vectors_of
 
-log = cp.make_world(600, 120, seed=2).log  # its ids are whole numbers, as Spark's ALS wants them
+log = cp.make_world(600, 120, seed=2).log  # its ids are integers, as Spark's ALS requires
 spark = (
     SparkSession.builder.master("local[1]")
     .config("spark.ui.enabled", "false")
@@ -31,6 +31,6 @@ spark.stop()
 
 fix = cp.debias(**vectors, interactions=log)
 print(
-    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on uniform held-out pairs "
     f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
 )

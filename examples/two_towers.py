@@ -1,4 +1,4 @@
-"""A two-tower net in torch: two callables and their inputs are all that is needed."""
+"""A two-tower model in torch: two callables and their inputs are all that is needed."""
 
 import torch
 
@@ -30,6 +30,6 @@ for _ in range(200):
 made = vectors_of(user_tower, item_tower, users, items, user_ids=log.user_ids, item_ids=log.item_ids)
 fix = cp.debias(**made, interactions=log)
 print(
-    f"strengths {fix.item_strength} / {fix.user_strength}: recall on held-out pairs, every item alike, "
+    f"strengths {fix.item_strength} / {fix.user_strength}: recall on uniform held-out pairs "
     f"{fix.uniform.plain.recall:.3f} -> {fix.uniform.adjusted.recall:.3f}"
 )

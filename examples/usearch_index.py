@@ -1,4 +1,4 @@
-"""USearch: an HNSW index as it stands, searched with transformed queries."""
+"""USearch: an existing HNSW index, searched with transformed queries."""
 
 import numpy as np
 from usearch.index import Index
@@ -15,6 +15,6 @@ fix = cp.debias(users, items, world.log)
 
 index = Index(ndim=items.shape[1], metric="ip", dtype="f32", expansion_search=256)
 index.add(np.arange(len(items)), items)
-matches = search(index, fix, users, 20)  # the index is not touched
+matches = search(index, fix, users, 20)  # the index is unchanged
 recall = [recall_of(lambda q, k: index.search(q, k).keys, items, queries, 100) for queries in (users, fix.query(users))]
 print(f"finds {recall[0]:.1%} of the exact top 100 of plain queries, {recall[1]:.1%} of transformed ones")

@@ -1,4 +1,4 @@
-"""A small tuned run, and a server of it in this process, for the tests of the server and of its page."""
+"""A small tuned run, and a server for it in this process, for the tests of the server and its page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USERS, ITEMS = 300, 150
 
 
 def make_run(folder: Path, seed: int = 0, refit: bool = False) -> Path:
-    """A tuned run at folder/run with ids u0, u1, ... and i0, i1, ..., and a table of some names beside it."""
+    """A tuned run at folder/run with ids u0, u1, ... and i0, i1, ..., and a table that names half of the items."""
     log = cp.make_world(USERS, ITEMS, seed=5).log
     table = {"user": [f"u{n}" for n in log.user_ids[log.user_ix]], "item": [f"i{n}" for n in log.item_ids[log.item_ix]]}
     split = cp.split_uniform(cp.read_interactions(pl.DataFrame(table)), test=2, valid=2, seed=0)
@@ -40,7 +40,7 @@ def make_run(folder: Path, seed: int = 0, refit: bool = False) -> Path:
 
 
 class Server:
-    """A running server: `ask` gives status, body and headers of a request to it."""
+    """A running server: `ask` sends a request and returns status, body and headers."""
 
     def __init__(self, app: Guard, port: int, host: str = "127.0.0.1") -> None:
         self.app, self.port, self.host, self.url = app, port, host, f"http://{host}:{port}"
@@ -48,7 +48,7 @@ class Server:
     def ask(
         self, path: str, body: Any = None, *, method: str | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, Mapping[str, str]]:
-        """A body that is not bytes is sent as JSON."""
+        """A body other than bytes is sent as JSON."""
         connection = HTTPConnection(self.host, self.port, timeout=30)
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -68,19 +68,19 @@ class Server:
         return body
 
     def measures(self) -> Any:
-        """What the sliders show, once it is measured."""
+        """The slider metrics, once they have been measured."""
         for _ in range(200):
             status, body, _ = self.ask("/measures")
             if status == 200:
                 return body
             assert status == 202, body
             time.sleep(0.05)
-        raise AssertionError("never measured")
+        raise AssertionError("the slider metrics were not measured in time")
 
 
 @contextmanager
 def serving(run: Path, names: Path | None = None, **options: Any) -> Iterator[tuple[Server, ServedModel]]:
-    """A server of the run for as long as the block lasts, and the model it began with."""
+    """A server for the run while the block lasts, and the model it starts with."""
     source = source_of(run, str(names) if names else None)
     app = create_app(source, look_every=0.1, **options)
     bound = listen("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""Adapters against the real libraries: their own scores come out of the vectors, and nothing else goes in."""
+"""Adapters tested with the real libraries: the vectors reproduce the scores of each library."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def run_example(name: str) -> dict[str, Any]:
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))
 
 
-def run_apart(name: str, ask: str) -> Any:
-    """What an expression gives after an example has run in a process of its own."""
+def run_separately(name: str, ask: str) -> Any:
+    """The value of an expression after an example has run in its own process."""
     code = (
         "import json, runpy, sys, warnings; warnings.simplefilter('ignore')\n"
         f"names = runpy.run_path({str(EXAMPLES / f'{name}.py')!r})\nglobals().update(names)\n"
         f"print(json.dumps({ask}))"
     )
-    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # Java is up in half the time
+    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # halves Java's start-up time
     found = {"PYTHONPATH": str(Path(cp.__path__[0]).parent)}
     with tempfile.TemporaryDirectory() as folder:  # RecBole leaves logs where it runs
         done = subprocess.run(
@@ -87,7 +87,7 @@ def run_apart(name: str, ask: str) -> Any:
 def test_implicit_s_scores_are_the_inner_products(kind: str, tmp_path: Path) -> None:
     module, name = kind.split(".")
     model = getattr(pytest.importorskip(f"implicit.cpu.{module}"), name)(factors=8, iterations=3, random_state=0)
-    with pytest.raises(InputError, match=f"a fitted model .* got {name} without them; call fit first"):
+    with pytest.raises(InputError, match=f"must be fitted .* got {name} without them; call fit first"):
         implicit_adapter.vectors_of(model)
     model.fit(MATRIX, show_progress=False)
     found = implicit_adapter.vectors_of(model, user_ids=LOG.user_ids, item_ids=LOG.item_ids)
@@ -108,7 +108,7 @@ def test_implicit_models_without_factors_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got CosineRecommender without them"):
         implicit_adapter.vectors_of(nearest)
     np.savez(tmp_path / "other.npz", vectors=np.zeros((2, 2)))
-    with pytest.raises(InputError, match=r"must be what implicit's model\.save wrote"):
+    with pytest.raises(InputError, match=r"must be a model saved by implicit"):
         implicit_adapter.vectors_of(tmp_path / "other.npz")
     with pytest.raises(InputError, match=r"missing\.npz does not exist"):
         implicit_adapter.vectors_of(tmp_path / "missing.npz")
@@ -121,7 +121,7 @@ def test_the_implicit_example_lowers_popularity_in_implicit_s_own_lists() -> Non
     fix, seen = names["fix"], names["seen"]
     assert fix.gained
     everyone = np.arange(seen.shape[0])
-    debiased, _ = names["model"].recommend(everyone, seen, N=20)  # the example has put the queries in
+    debiased, _ = names["model"].recommend(everyone, seen, N=20)  # the example has stored the queries in the model
     names["model"].user_factors = fix.embeddings.user_vectors
     plain, _ = names["model"].recommend(everyone, seen, N=20)
     counts = names["log"].item_counts
@@ -132,7 +132,7 @@ def test_the_implicit_example_lowers_popularity_in_implicit_s_own_lists() -> Non
 
 
 def assert_exact(found: np.ndarray, adjustment: cp.Recommender, k: int) -> None:
-    """Every list holds k different items, and none whose score is below the k-th best but for rounding."""
+    """Every list has k different items, none with a score below the k-th best, up to rounding."""
     stored = cp.adjust(adjustment.embeddings, adjustment)
     scores = stored.user_vectors.astype(np.float64) @ stored.item_vectors.T.astype(np.float64)
     bar = np.sort(scores, axis=1)[:, -k]
@@ -162,12 +162,12 @@ def test_a_flat_index_gives_what_adjusted_vectors_give(vectors: cp.Embeddings, f
 
 def test_indexes_that_cannot_work_are_refused(vectors: cp.Embeddings, fix: cp.Recommender) -> None:
     faiss = pytest.importorskip("faiss")
-    with pytest.raises(InputError, match="keeps inner products, but this index ranks by another metric"):
+    with pytest.raises(InputError, match="must rank by inner product, but this one uses another metric"):
         faiss_adapter.search(faiss.IndexFlatL2(16), fix, vectors.user_vectors, 5)
     with pytest.raises(InputError, match="for vectors of 16 numbers, but the index holds 8"):
         faiss_adapter.search(faiss.IndexFlatIP(8), fix, vectors.user_vectors, 5)
     index = pytest.importorskip("usearch.index").Index
-    with pytest.raises(InputError, match="keeps inner products, but this index ranks by another metric"):
+    with pytest.raises(InputError, match="must rank by inner product, but this one uses another metric"):
         usearch_adapter.search(index(ndim=16, metric="cos"), fix, vectors.user_vectors, 5)
     with pytest.raises(InputError, match="for vectors of 16 numbers, but the index holds 8"):
         usearch_adapter.search(index(ndim=8, metric="ip"), fix, vectors.user_vectors, 5)
@@ -205,7 +205,7 @@ def test_recall_of_an_index_counts_what_it_finds(vectors: cp.Embeddings) -> None
 
 
 class Harmful:
-    """Writes a file when it is unpickled in the ordinary way."""
+    """Writes a file if it is unpickled in the ordinary way."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -215,7 +215,7 @@ class Harmful:
 
 
 def save_checkpoint(path: Path, model: str | None, **more: Any) -> None:
-    """A file as RecBole's trainer writes it, with a configuration that is only known where it was made."""
+    """A file as RecBole's trainer writes it, with a configuration class that cannot be imported elsewhere."""
     torch = pytest.importorskip("torch")
     from types import SimpleNamespace
 
@@ -236,11 +236,11 @@ def test_a_checkpoint_is_read_and_nothing_in_it_is_run(tmp_path: Path) -> None:
     assert list(found["user_ids"]) == ["a", "b", "c"]
     assert found["item_vectors"].shape == (4, 3)
     torch.load(tmp_path / "m.pth", weights_only=False)["other_parameter"].close()
-    assert (tmp_path / "harm").exists()  # so that the first line means something
+    assert (tmp_path / "harm").exists()  # the check above is not vacuous
 
 
 def test_code_in_a_torchscript_archive_is_not_run(tmp_path: Path) -> None:
-    """torch.load hands such a file to torch.jit.load, which runs its __setstate__."""
+    """torch.load passes such a file to torch.jit.load, which runs its __setstate__."""
     path, harm = tmp_path / "script.pth", tmp_path / "harm"
     make = (
         "import torch, warnings\n"
@@ -265,13 +265,13 @@ def test_code_in_a_torchscript_archive_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "make.py").write_text(make)  # TorchScript reads the source from a file
     torch = pytest.importorskip("torch")
     subprocess.run([sys.executable, tmp_path / "make.py"], check=True)
-    with pytest.raises(InputError, match="it is a TorchScript archive, which holds code"):
+    with pytest.raises(InputError, match="it is a TorchScript archive, which contains code"):
         recbole_adapter.vectors_of(path, user_ids=["a"], item_ids=["b"])
     assert not harm.exists()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.load(path, weights_only=False)
-    assert harm.exists()  # so that the line before means something
+    assert harm.exists()  # the check above is not vacuous
 
 
 def test_tables_of_any_make_are_read_and_damaged_ones_refused(tmp_path: Path) -> None:
@@ -301,10 +301,10 @@ def test_tables_of_any_make_are_read_and_damaged_ones_refused(tmp_path: Path) ->
 def test_checkpoints_that_cannot_work_are_refused(tmp_path: Path) -> None:
     ids = {"user_ids": ["a", "b", "c"], "item_ids": ["w", "x", "y", "z"]}
     save_checkpoint(tmp_path / "graph.pth", "LightGCN")
-    with pytest.raises(InputError, match=r"score by two tables \(BPR\), got LightGCN; compute them with"):
+    with pytest.raises(InputError, match=r"score by two tables \(BPR\), got LightGCN; compute its vectors with"):
         recbole_adapter.vectors_of(tmp_path / "graph.pth", **ids)
     save_checkpoint(tmp_path / "m.pth", "BPR")
-    with pytest.raises(InputError, match="a RecBole checkpoint holds no outside ids; pass user_ids and item_ids"):
+    with pytest.raises(InputError, match="checkpoint does not contain the original ids; pass user_ids and item_ids"):
         recbole_adapter.vectors_of(tmp_path / "m.pth")
     with pytest.raises(InputError, match="each item vector needs an id, got 4 vectors and 3 ids"):
         recbole_adapter.vectors_of(tmp_path / "m.pth", user_ids=ids["user_ids"], item_ids=["w", "x", "y"])
@@ -317,7 +317,7 @@ def test_checkpoints_that_cannot_work_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not importlib.util.find_spec("recbole"), reason="RecBole is not installed (tests/recbole.txt)")
 def test_a_checkpoint_of_recbole_itself() -> None:
-    same, gap, ids = run_apart(
+    same, gap, ids = run_separately(
         "recbole_bpr",
         "[bool((vectors['user_vectors'] == trainer.model.user_embedding.weight.detach().numpy()[1:]).all()),"
         " float(abs(vectors['user_vectors'][4] @ vectors['item_vectors'].T - trainer.model.full_sort_predict("
@@ -335,7 +335,7 @@ def test_a_checkpoint_of_recbole_itself() -> None:
 @pytest.mark.skipif(not importlib.util.find_spec("pyspark"), reason="pyspark is not installed")
 @pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java (Debian: default-jre-headless)")
 def test_the_factors_of_an_als_model_in_memory_and_saved() -> None:
-    shapes, same, known = run_apart(
+    shapes, same, known = run_separately(
         "spark_als",
         "[[vectors['user_vectors'].shape, vectors['item_vectors'].shape],"
         " [bool((np_sort(vectors, s) == np_sort(saved, s)).all()) for s in ('user', 'item')],"
@@ -356,11 +356,11 @@ def test_a_saved_als_model_is_plain_parquet(tmp_path: Path) -> None:
     found = read_model(tmp_path / "als")
     assert found["user_ids"].tolist() == [7, 5, 9]
     assert found["user_vectors"].tolist() == [[1, 2], [3, 4], [5, 6]]
-    with pytest.raises(InputError, match="a saved ALSModel has its own ids"):
+    with pytest.raises(InputError, match="a saved ALSModel contains its ids"):
         read_model(tmp_path / "als", user_ids=[1, 2, 3])
     broken = tmp_path / "als" / "itemFactors" / "part-0.parquet"
     pl.DataFrame({"id": [1, 2], "features": [[1.0], [1.0, 2.0]]}).write_parquet(broken)
-    with pytest.raises(InputError, match="vectors must be lists of one width, but features holds others"):
+    with pytest.raises(InputError, match="vectors must be lists of equal length, but those of features are not"):
         spark_adapter.vectors_of(tmp_path / "als")
     pl.DataFrame({"id": [1, 2]}).write_parquet(broken)
     with pytest.raises(InputError, match="must have the columns id and features"):
@@ -371,7 +371,7 @@ def test_a_saved_als_model_is_plain_parquet(tmp_path: Path) -> None:
     broken.unlink()
     with pytest.raises(InputError, match="parquet files under itemFactors, but has none"):
         spark_adapter.vectors_of(tmp_path / "als")
-    with pytest.raises(InputError, match="an ALSModel or the folder of a saved one is needed, got dict"):
+    with pytest.raises(InputError, match="must be an ALSModel or the folder of a saved one, got dict"):
         spark_adapter.vectors_of({})
 
 
@@ -382,7 +382,7 @@ def test_lightfm_ranks_by_the_inner_products() -> None:
     model = pytest.importorskip("lightfm", reason="lightfm-next is not installed: it needs a C compiler").LightFM(
         no_components=8, loss="bpr", random_state=0
     )
-    with pytest.raises(InputError, match="a fitted LightFM model is needed, got LightFM; call fit first"):
+    with pytest.raises(InputError, match="must be a fitted LightFM model, got LightFM; call fit first"):
         lightfm_adapter.vectors_of(model)
     model.fit(coo_matrix(MATRIX), epochs=2)
     found = lightfm_adapter.vectors_of(model)
@@ -417,9 +417,9 @@ def test_towers_are_any_callables_in_batches() -> None:
     assert found["user_vectors"].tolist() == [[n, 1] for n in range(5)]
     assert found["item_vectors"].tolist() == [[7, 1], [8, 1]]
     assert sizes == [2, 2, 1, 2]
-    with pytest.raises(InputError, match=r"the item tower must give one vector for each of its 2 inputs, got"):
+    with pytest.raises(InputError, match=r"the item tower must return one vector for each of its 2 inputs, got"):
         towers.vectors_of(tower, lambda rows: np.zeros(len(rows)), [1], [1, 2])
-    with pytest.raises(InputError, match="some users are needed"):
+    with pytest.raises(InputError, match="there must be users, got 4096 and 0 users"):
         towers.vectors_of(tower, tower, [], [1])
 
 
@@ -439,7 +439,7 @@ def test_ids_and_models_in_files(tmp_path: Path) -> None:
     (tmp_path / "odd.txt").write_bytes("\ufeffa\u2028b\x0bc\r\nd\n".encode())
     assert list(read_ids(tmp_path / "odd.txt")) == ["a\u2028b\x0bc", "d"]
     (tmp_path / "bad.npy").write_bytes(b"junk")
-    with pytest.raises(InputError, match="must hold ids, as npy or one a line"):
+    with pytest.raises(InputError, match="must hold ids, as npy or one per line"):
         read_ids(tmp_path / "bad.npy")
     with pytest.raises(InputError, match=r"a model is read from implicit's \.npz"):
         read_model(tmp_path / "ids.txt")

@@ -1,4 +1,4 @@
-"""The page in a real browser: its numbers are the library's, it can be read and worked by everybody."""
+"""The dashboard in a real browser: its numbers match the library's, and it is accessible."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def served(folder: Path) -> Iterator[tuple[Server, ServedModel]]:
 
 @contextmanager
 def opened(browser: Any, url: str, width: int = 1280, scheme: str = "light", quiet: bool = True) -> Iterator[Any]:
-    """The page with a user's lists on it; where `quiet`, the console must have stayed empty."""
+    """The page with a user's lists on it; if `quiet`, nothing may be logged to the console."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     context.set_default_timeout(15_000)
     page, said = context.new_page(), []
@@ -80,7 +80,7 @@ def move(page: Any, side: str, stop: int) -> None:
 
 
 def settled(page: Any, item: str) -> None:
-    """Waits until the list of the moment begins with an item."""
+    """Waits until the adjusted list starts with the item."""
     page.wait_for_selector(f'#now-list li:first-child[data-item="{item}"]')
 
 
@@ -90,14 +90,14 @@ def shown(metric: str, value: float) -> str:
     return f"{100 * value:.1f} %" if metric in ("tail_share", "coverage") else f"{value:.3f}"
 
 
-def test_sliders_show_what_evaluate_gives(browser: Any, served: tuple[Server, ServedModel], folder: Path) -> None:
+def test_slider_metrics_match_evaluate(browser: Any, served: tuple[Server, ServedModel], folder: Path) -> None:
     server, model = served
     split = cp.load_split(folder / "run")
     with opened(browser, server.url) as page:
         for a, b in ((0, 0), (7, 3), (20, 12)):
             move(page, "item", a)
             move(page, "user", b)
-            found = cp.evaluate(model.adjustment.with_strengths(a / 10, b / 10), split, "valid", resamples=0).adjusted
+            found = cp.evaluate(model.recommender.with_strengths(a / 10, b / 10), split, "valid", resamples=0).adjusted
             for metric in TILES:
                 figure = page.locator(f'.tile[data-metric="{metric}"] .figure').inner_text()
                 assert figure == shown(metric, getattr(found, metric)), metric
@@ -119,7 +119,7 @@ def test_a_user_is_found_and_the_lists_explain_themselves(browser: Any, served: 
         page.locator("#person-note", has_text="User u17:").wait_for()
         at = find(model.vectors.user_ids, "u17")
         assert at is not None
-        plain, adjusted = model.explain(at, 20, 0.8, 0.5)
+        plain, adjusted = model.recommender.explain(at, 20, 0.8, 0.5)
         settled(page, model.vectors.item_ids[adjusted[0].item])
         for name, rows in (("plain", plain), ("now", adjusted)):
             lines = page.locator(f"#{name}-list li")
@@ -136,7 +136,7 @@ def test_a_user_is_found_and_the_lists_explain_themselves(browser: Any, served: 
                 assert moved == ("" if row.plain_rank == row.adjusted_rank else f"{arrow} {words}")
         seen = np.count_nonzero(model.seen.user_ix == at)
         assert page.locator("#history li").count() == seen
-        # names come as text, never as markup
+        # names are shown as text, never as markup
         assert model.item_names is not None
         titles = page.locator("#now-list li > span:nth-child(2)").all_inner_texts()
         names = [model.item_names[row.item] or f"item {model.vectors.item_ids[row.item]}" for row in adjusted]
@@ -144,29 +144,29 @@ def test_a_user_is_found_and_the_lists_explain_themselves(browser: Any, served: 
         assert page.locator(".lists b").count() == 0
 
 
-def test_an_unknown_user_is_a_sentence(browser: Any, served: tuple[Server, ServedModel]) -> None:
-    with opened(browser, served[0].url, quiet=False) as page:  # a browser's console notes every 404
+def test_an_unknown_user_gets_a_sentence(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    with opened(browser, served[0].url, quiet=False) as page:  # browsers log every 404
         page.wait_for_selector("#now-list li")
         page.fill("#person", "nobody")
         page.press("#person", "Enter")
         page.locator("#person-note", has_text="user 'nobody' is not among the 300 users").wait_for()
 
 
-def test_the_address_keeps_dial_and_user(browser: Any, served: tuple[Server, ServedModel]) -> None:
+def test_the_url_keeps_sliders_and_user(browser: Any, served: tuple[Server, ServedModel]) -> None:
     server, model = served
     with opened(browser, f"{server.url}/#item=1.3&user=0.2&person=u42") as page:
         assert page.locator("#item-shown").inner_text() == "1.3"
         assert page.input_value("#person") == "u42"
         page.click("#plain")
-        playwright.expect(page.locator("#now-list .moved")).to_have_text([""] * 20)  # in time
+        playwright.expect(page.locator("#now-list .moved")).to_have_text([""] * 20)  # waits for it
         assert "item=0&user=0&person=u42" in page.url
         page.click("#tuned")
-        strengths = model.adjustment.item_strength, model.adjustment.user_strength
+        strengths = model.recommender.item_strength, model.recommender.user_strength
         got = page.inner_text("#item-shown"), page.inner_text("#user-shown")
         assert got == tuple(f"{strength:g}" for strength in strengths)
 
 
-def test_everything_can_be_done_by_keyboard(browser: Any, served: tuple[Server, ServedModel]) -> None:
+def test_everything_works_by_keyboard(browser: Any, served: tuple[Server, ServedModel]) -> None:
     with opened(browser, served[0].url) as page:
         page.focus("#item")
         page.keyboard.press("Home")
@@ -183,7 +183,7 @@ def test_everything_can_be_done_by_keyboard(browser: Any, served: tuple[Server, 
         assert "Recall" in page.locator("#curve svg").get_attribute("aria-label")
 
 
-def test_a_click_on_the_curve_turns_the_dial(browser: Any, served: tuple[Server, ServedModel]) -> None:
+def test_a_click_on_the_curve_moves_the_sliders(browser: Any, served: tuple[Server, ServedModel]) -> None:
     server, _ = served
     measured = server.measures()
     with opened(browser, server.url) as page:
@@ -201,14 +201,14 @@ def test_a_click_on_the_curve_turns_the_dial(browser: Any, served: tuple[Server,
 def test_a_move_takes_less_than_a_tenth_of_a_second(browser: Any, served: tuple[Server, ServedModel]) -> None:
     with opened(browser, served[0].url) as page:
         seconds = page.evaluate(MOVES)
-        figures, lists = np.median(np.array(seconds), axis=0)  # one move may meet a busy machine
+        figures, lists = np.median(np.array(seconds), axis=0)  # a single move may be slow on a busy machine
         assert figures < 100
         assert lists < 100
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_can_be_read_on_every_screen(
+def test_it_is_readable_on_every_screen(
     browser: Any, served: tuple[Server, ServedModel], tmp_path: Path, width: int, scheme: str
 ) -> None:
     with opened(browser, served[0].url, width, scheme) as page:
@@ -221,7 +221,7 @@ def test_it_can_be_read_on_every_screen(
         found = axe.Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
         tops = page.locator(".lists > section").evaluate_all("s => s.map((e) => e.getBoundingClientRect().top)")
-        assert (tops[0] == tops[1]) == (width == 1280)  # side by side where there is room
+        assert (tops[0] == tops[1]) == (width == 1280)  # side by side if there is room
 
 
 def test_the_page_asks_for_the_token(browser: Any, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Vectors that somebody else trained: a popularity planted by hand is found, and none is invented."""
+"""Vectors trained elsewhere: planted popularity is found, and none is invented."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ import pytest
 
 import counterpop as cp
 from builders import make_log
-from counterpop.debiasing import Effect, is_better
+from counterpop.debiasing import Effect
 from counterpop.errors import InputError
 from counterpop.interactions import pair_keys
 from counterpop.worlds import World, taste_recall
@@ -28,7 +28,7 @@ def split(taste_world: World) -> cp.Split:
 
 
 def planted(world: World, amount: float) -> tuple[np.ndarray, np.ndarray]:
-    """True taste, and one more dimension in which users are alike and items stand by their popularity."""
+    """True taste, and one more dimension: the same for all users, for items their popularity."""
     popularity = np.log1p(world.log.item_counts.astype(np.float32))[:, None]
     users = np.hstack([world.user_taste, np.ones((len(world.user_taste), 1), np.float32)])
     return users, np.hstack([world.item_taste, amount * popularity]).astype(np.float32)
@@ -57,13 +57,13 @@ def test_planted_popularity_is_taken_out(taste_world: World, split: cp.Split, la
     assert 1 - found["fixed"] < 0.5 * (1 - found["plain"])  # most of what popularity had hidden
 
 
-def test_pure_taste_is_left_alone(taste_world: World, split: cp.Split) -> None:
+def test_pure_taste_is_left_as_it_is(taste_world: World, split: cp.Split) -> None:
     fix = cp.debias(taste_world.user_taste, taste_world.item_taste, split.train, holdout=split.valid)
     assert (fix.item_strength, fix.user_strength, fix.gained) == (0.0, 0.0, False)
     assert np.array_equal(fix.query(taste_world.user_taste), taste_world.user_taste)
 
 
-def test_users_who_choose_and_users_who_prove_are_apart(taste_world: World, split: cp.Split) -> None:
+def test_no_user_is_both_tuned_and_tested_on(taste_world: World, split: cp.Split) -> None:
     fix = cp.debias(*planted(taste_world, 0.5), split.train, holdout=split.valid)
     assert fix.grid.users + len(fix.ordinary.plain.users) <= (split.valid.user_counts > 0).sum()
     assert len(fix.ordinary.plain.users) > 0.4 * (split.valid.user_counts > 0).sum()
@@ -88,11 +88,9 @@ def test_ids_without_vectors_and_vectors_without_ids(taste_world: World, split: 
         InputError, match=r"every item needs a vector, but 10 items of the log have none \(first: 290\)"
     ):
         cp.debias(users, items[:290], log, item_ids=ids[:290])
-    with pytest.raises(
-        InputError, match="vector for each of the log's 300 items in their order, got 290; pass item_ids"
-    ):
+    with pytest.raises(InputError, match="vector for each of the log's 300 items, in order, got 290; pass item_ids"):
         cp.debias(users, items[:290], log)
-    with pytest.raises(InputError, match="item ids must be given once, but 0 comes twice"):
+    with pytest.raises(InputError, match="item ids must be unique, but 0 occurs more than once"):
         cp.debias(users, items, log, item_ids=np.maximum(ids, 1) - 1)
     with pytest.raises(InputError, match="each item vector needs an id, got 300 vectors and 299 ids"):
         cp.debias(users, items, log, item_ids=ids[:-1])
@@ -131,7 +129,7 @@ def test_the_order_of_a_ledger_is_that_of_the_vectors(taste_world: World, split:
 
 
 @pytest.mark.parametrize("side", ["user", "item"])
-def test_every_mismatch_has_its_sentence(taste_world: World, split: cp.Split, side: str) -> None:
+def test_every_mismatch_is_reported(taste_world: World, split: cp.Split, side: str) -> None:
     users, items = planted(taste_world, 0.5)
     given = {
         "user_vectors": users,
@@ -152,7 +150,7 @@ def test_every_mismatch_has_its_sentence(taste_world: World, split: cp.Split, si
         run(**dict(zip(names, extra, strict=True)))
     with pytest.raises(InputError, match="must have the same width, got"):
         run(**{names[0]: vectors[:, 1:]})
-    with pytest.raises(InputError, match=f"has 0 and others, the vectors 10000 and others; pass {side}_ids"):
+    with pytest.raises(InputError, match=f"has ids such as 0 and the vectors ids such as 10000; pass {side}_ids"):
         run(**{names[1]: ids + 10_000})
     broken = vectors.copy()
     broken[3, 0] = np.inf
@@ -162,11 +160,11 @@ def test_every_mismatch_has_its_sentence(taste_world: World, split: cp.Split, si
     with pytest.warns(cp.CounterpopWarning, match=f"1 {side} vectors are all zero"):
         run(**{names[0]: broken})
     mixed = np.random.default_rng(0).permutation(ids)
-    with pytest.warns(cp.CounterpopWarning, match="as by chance: check that each vector stands beside its id"):
+    with pytest.warns(cp.CounterpopWarning, match="no more than by chance: check that each vector has the right id"):
         run(**{names[1]: mixed})
 
 
-def test_a_dial_with_a_target_and_a_floor(taste_world: World, split: cp.Split) -> None:
+def test_targets_and_floors(taste_world: World, split: cp.Split) -> None:
     users, items = planted(taste_world, 0.5)
     free = cp.debias(users, items, split.train, floor={"recall": 0.5}, target="average_popularity")
     bound = cp.debias(users, items, split.train, floor={"recall": 0.98}, target="average_popularity")
@@ -180,22 +178,26 @@ def test_a_dial_with_a_target_and_a_floor(taste_world: World, split: cp.Split) -
         found = cp.debias(users, items, split.train, floor={"recall": 0.9}, target=target)
         assert found.gained
         assert sign * (getattr(found.uniform.adjusted, target) - getattr(found.uniform.plain, target)) > 0
-    with pytest.warns(cp.CounterpopWarning, match="coverage alone asks for whatever strengths move it most"):
+    with pytest.warns(
+        cp.CounterpopWarning, match="the target coverage without a floor takes the strengths that move it most"
+    ):
         cp.debias(users, items, split.train, target="coverage")
     with pytest.raises(InputError, match="floor must name one of"):
         cp.debias(users, items, split.train, floor={"speed": 0.9})
+    with pytest.raises(InputError, match="'metric' is not a setting; there are target, floor, k"):
+        cp.debias(users, items, split.train, metric="recall")
 
 
-def test_coverage_and_gini_are_better_where_intervals_are_apart() -> None:
+def test_coverage_and_gini_are_better_if_the_intervals_do_not_overlap() -> None:
     low, same, high = (
         SimpleNamespace(coverage=middle, intervals={"coverage": (middle - 0.05, middle + 0.05)})
         for middle in (0.40, 0.44, 0.60)
     )
-    assert is_better(Effect(low, high, {}), "coverage")  # type: ignore[arg-type]
-    assert not is_better(Effect(high, low, {}), "coverage")  # type: ignore[arg-type]
+    assert Effect(low, high, {}).is_better("coverage")  # type: ignore[arg-type]
+    assert not Effect(high, low, {}).is_better("coverage")  # type: ignore[arg-type]
     near = Effect(low, same, {})  # type: ignore[arg-type]
     assert near.gain("coverage") > 0
-    assert not is_better(near, "coverage")
+    assert not near.is_better("coverage")
     assert near.proof("coverage") == "the 95 % intervals overlap"
 
 
@@ -212,13 +214,13 @@ def test_the_curve_holds_every_point_and_its_frontier(taste_world: World, split:
     assert found.ordinary_grid.at(0.4, 0.6)["ndcg"] in curve["ordinary_ndcg"]
 
 
-def test_in_a_large_catalogue_a_sample_of_users_stands_for_all(
+def test_large_catalogues_use_a_sample_of_the_users(
     taste_world: World, split: cp.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users, items = planted(taste_world, 0.5)
     whole = cp.debias(users, items, split.train)
     assert whole.sample is None
-    monkeypatch.setattr("counterpop.debiasing.MOST_SCORES", 200 * 300)
+    monkeypatch.setattr("counterpop.debiasing.trials.MOST_SCORES", 200 * 300)
     some = cp.debias(users, items, split.train)
     assert some.sample == 200
     assert some.grid.users == len(some.uniform.plain.users) == len(some.ordinary.plain.users) == 200
@@ -226,10 +228,12 @@ def test_in_a_large_catalogue_a_sample_of_users_stands_for_all(
     assert some.gained
 
 
-def test_too_few_users_is_one_sentence() -> None:
+def test_too_few_users_raise_an_error() -> None:
     log = make_log([(0, 0), (0, 1), (0, 2)], 1, 3)
     draw = np.random.default_rng(0)
-    with pytest.raises(InputError, match="held-out pairs of several users are needed to choose and to prove"):
+    with pytest.raises(
+        InputError, match="held-out pairs of several users are needed, to tune on some and test on others"
+    ):
         cp.debias(draw.normal(size=(1, 4)), draw.normal(size=(3, 4)), log)
 
 
@@ -308,7 +312,7 @@ def test_the_command_in_every_format(
         ("v.txt", b"", "vectors are read from .npy, .npz, .safetensors or .parquet"),
     ],
 )
-def test_broken_vector_files_are_one_sentence(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
+def test_broken_vector_files_are_refused(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
     from counterpop.adapters.files import read_vectors
 
     (tmp_path / name).write_bytes(content)
@@ -318,7 +322,7 @@ def test_broken_vector_files_are_one_sentence(name: str, content: bytes, sentenc
         read_vectors(tmp_path / "missing.npy")
 
 
-def test_damaged_and_doubtful_vector_files_are_one_sentence(tmp_path: Path) -> None:
+def test_damaged_and_ambiguous_vector_files_are_refused(tmp_path: Path) -> None:
     from counterpop.adapters.files import read_model, read_vectors
 
     def refused(name: str, reader: Callable[[Path], object] = read_vectors) -> str:
@@ -334,13 +338,13 @@ def test_damaged_and_doubtful_vector_files_are_one_sentence(tmp_path: Path) -> N
     assert "cannot be read as npz" in refused("v.npz")
     for broken in (whole[:half], whole[:half] + bytes(200) + whole[half + 200 :]):
         (tmp_path / "v.npz").write_bytes(broken)
-        assert "must be what implicit's model.save wrote" in refused("v.npz", read_model)
+        assert "must be a model saved by implicit" in refused("v.npz", read_model)
     header = b'{"vectors":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}'
     (tmp_path / "v.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     assert "write it again, in float32" in refused("v.safetensors")
     rows = {"id": ["a", "b"], "vector": [[1.0, 2.0], [3.0, 4.0]]}
     pl.DataFrame(rows | {"bias": [1.0, 2.0]}).write_parquet(tmp_path / "v.parquet")
-    assert "no columns but 'id' and 'vector', but has bias as well" in refused("v.parquet")
+    assert "only the columns 'id' and 'vector', but also has bias" in refused("v.parquet")
     pl.DataFrame(rows | {"id": ["a", None]}).write_parquet(tmp_path / "v.parquet")
     assert "every vector needs an id, but 1 have none" in refused("v.parquet")
 
@@ -352,7 +356,7 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     found = cp.debias(*planted(taste_world, 0.5), log, floor={"ndcg": 0.9})
     write_debiasing(found, tmp_path / "page.html", "<shop>")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f"Yes: take it out, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
+    assert f"Yes: remove popularity, at item strength {found.tried[0]}, user strength {found.tried[1]}" in page
     assert "&lt;shop&gt;" in page
     assert "<shop>" not in page
     assert "the figures are too high" in page
@@ -362,13 +366,13 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     spread = cp.debias(*planted(taste_world, 0.5), log, target="gini", floor={"recall": 0.9})
     write_debiasing(spread, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "gini is better (the 95\u00a0% intervals do not overlap)" in page
+    assert "improve gini (the 95\u00a0% intervals do not overlap)" in page
     row = dict(found.uniform.comparison["recall"], p_value=0.047)
     unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
     write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Not proven: leave the vectors as they are" in page
-    assert "chance may explain it (p = 0.047, where p &lt; 0.01 is asked for)" in page
+    assert "Not significant: leave the vectors as they are" in page
+    assert "not significantly (p = 0.047, and p &lt; 0.01 is required)" in page
     left = cp.debias(taste_world.user_taste, taste_world.item_taste, log, holdout=split.valid)
     segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
     write_debiasing(replace(left, segments=segments, by_segment=left.uniform), tmp_path / "page.html")

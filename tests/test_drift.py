@@ -1,4 +1,4 @@
-"""Drift: an adjustment that fits is left alone, one that has turned stale is told."""
+"""Drift: an adjustment that fits is kept, a stale one is reported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_vectors_of_a_new_training_need_a_new_adjustment(world: cp.World, split:
 
 
 def test_an_adjustment_that_no_longer_helps_is_switched_off(world: cp.World, split: cp.Split) -> None:
-    """Somebody has mended the model: there is no popularity left in it, and the stored directions do harm."""
+    """The model has been fixed: it has no popularity left to remove, and the stored directions do harm."""
     users, items = world.user_taste, world.item_taste
     directions = cp.find_directions(
         cp.Model(cp.Embeddings(users, items, split.train.user_ids, split.train.item_ids)), split.train
@@ -93,25 +93,26 @@ def test_the_sentence_does_not_deny_what_is_only_unproven(world: cp.World, split
             (drift.against_plain.adjusted, drift.against_plain.plain),
         )
     )
-    assert better.sentence.endswith("that one made anew does better is not proven.")
-    assert worse.sentence.endswith("one made anew does no better.")
+    assert better.sentence.endswith("a new one does better, but not significantly.")
+    assert worse.sentence.endswith("a new one does no better.")
 
 
-def test_pairs_that_prove_take_no_part_in_directions_made_anew(
+def test_test_pairs_are_not_used_for_new_directions(
     world: cp.World, split: cp.Split, fix: cp.Debiasing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = []
     monkeypatch.setattr(
-        "counterpop.drift.find_directions", lambda model, log: given.append(log) or cp.find_directions(model, log)
+        "counterpop.drift.find_directions",
+        lambda model, log, *kinds: given.append(log) or cp.find_directions(model, log, *kinds),
     )
     cp.check_drift(fix, *planted(world), split.test, trained_on=split.train)
-    proves = hold_out(split.train, split.test, 0).parts[0].proves
-    assert len(given[0]) == len(split.test) - len(proves)
-    assert not np.isin(pair_keys(given[0]), pair_keys(proves)).any()
+    tested = hold_out(split.train, split.test, 0).parts[0].test
+    assert len(given[0]) == len(split.test) - len(tested)
+    assert not np.isin(pair_keys(given[0]), pair_keys(tested)).any()
 
 
 def test_vectors_of_another_width_are_refused(world: cp.World, split: cp.Split, fix: cp.Debiasing) -> None:
-    with pytest.raises(InputError, match="for vectors of 7 numbers, but these have 6; debias them anew"):
+    with pytest.raises(InputError, match="for vectors of 7 numbers, but these have 6; debias them again"):
         cp.check_drift(fix, world.user_taste, world.item_taste, split.train)
 
 
@@ -164,7 +165,7 @@ def test_the_check_on_the_command_line(world: cp.World, split: cp.Split, tmp_pat
     assert printed["against_plain"]["adjusted"]["ndcg"] == expected.against_plain.adjusted.ndcg
     words = call("--check", str(tmp_path / "fix"), "--interactions", new, "--target", "recall").stdout
     assert "recall 0." in words
-    assert words.strip().endswith("The adjustment still fits: that one made anew does better is not proven.")
+    assert words.strip().endswith("The adjustment still fits: a new one does better, but not significantly.")
     # a new training has put other vectors in the same place
     for name, vectors in zip(("users", "items"), planted(world, column=2), strict=True):
         np.save(tmp_path / f"{name}.npy", vectors)
@@ -173,11 +174,11 @@ def test_the_check_on_the_command_line(world: cp.World, split: cp.Split, tmp_pat
     (tmp_path / "users.npy").unlink()
     lost = call("--check", str(tmp_path / "fix"), "--interactions", new)
     assert lost.exit_code == 1
-    assert "those it was made from are not there" in lost.stderr
+    assert "takes the vectors it was made from, but they are not there" in lost.stderr
     assert "give --user-vectors and --item-vectors" in lost.stderr
 
 
-def test_wrong_usage_is_told(tmp_path: Path) -> None:
+def test_wrong_usage_exits_with_2(tmp_path: Path) -> None:
     for words in (
         ("--interactions", "log.csv"),
         ("--check", "a", "--out", "b", "--interactions", "log.csv"),

@@ -8,11 +8,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from builders import make_log, random_log
 from scipy.stats import chisquare
 
+import twins
+from builders import make_log, random_log
 from counterpop.interactions import Interactions
-from counterpop.kernels import twins
 from counterpop.kernels.alias import alias_table
 from counterpop.kernels.drawing import Blocks, Law, Rows, Triples, draw_triples
 from counterpop.kernels.grid import search_grid

@@ -1,4 +1,4 @@
-"""docs/query.md: the JavaScript and the SQL of the page do what Python does."""
+"""docs/query.md: its JavaScript and SQL give the same results as Python."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_sql(fix: cp.Adjustment, users: np.ndarray, tmp_path: Path) -> None:
     try:
 
         def ask(command: str) -> list[str]:
-            """The lines of a query that gives one column."""
+            """The lines of a query that returns one column."""
             printed = server.psql("\\pset tuples_only on\n\\pset format unaligned\n" + command).splitlines()
             return [line for line in printed if line and not line.startswith(("Tuples", "Output"))]
 
@@ -97,7 +97,7 @@ def test_sql(fix: cp.Adjustment, users: np.ndarray, tmp_path: Path) -> None:
             assert json.loads(found[-1]) == pytest.approx(fix.query(users[0], a, b), abs=1e-5)
         ranked = [int(line) for line in ask(search)]
         assert ranked == np.argsort(-items @ fix.query(users[6]))[:20].tolist()
-        # the transform is worked out once, so an index on inner products serves the search
+        # the transform is computed once, so an index on inner products can serve the search
         plan = ask(
             f"CREATE INDEX ON items USING hnsw (embedding vector_ip_ops);\nSET enable_seqscan = off;\nEXPLAIN {search}"
         )

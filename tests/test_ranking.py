@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import twins
 from builders import make_log, random_log
 from counterpop import ranking
 from counterpop.errors import InputError
-from counterpop.kernels import twins
 from counterpop.kernels.topk import LEFT_OUT
 from counterpop.ranking import rank, tie_order
 

@@ -1,4 +1,4 @@
-"""The report says what the numbers say, shows nothing else, and asks nobody for anything."""
+"""Reports say what the numbers say and no more, and fetch nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def render(*reports: RunReport) -> Page:
 
 
 def with_differences(report: RunReport, **rows: tuple[float, float]) -> RunReport:
-    """The report with other differences and p-values of adjusted against plain."""
+    """The report with different differences and p-values of adjusted against plain."""
     comparison = dict(report.evaluation.comparison)
     for metric, (difference, p_value) in rows.items():
         comparison[metric] = {"difference": difference, "low": 0.0, "high": 0.0, "p_value": p_value}
@@ -100,11 +100,11 @@ def test_page_is_self_contained_and_small(report: RunReport, other: RunReport, t
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
     style = text.split("<style>", 1)[1].split("</style>", 1)[0]
     assert "@import" not in style and "url(" not in style
-    assert "default-src 'none'" in text  # and where something slipped through, the browser refuses it
+    assert "default-src 'none'" in text  # the browser blocks anything we missed
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_names_and_settings_are_text_never_markup(report: RunReport) -> None:
+def test_names_and_settings_are_never_markup(report: RunReport) -> None:
     evil = replace(
         report,
         name=EVIL,
@@ -120,12 +120,12 @@ def test_names_and_settings_are_text_never_markup(report: RunReport) -> None:
     assert title.count("script") == expected.count("script")
 
 
-def test_figures_escape_names_because_plotly_reads_tags() -> None:
+def test_figures_escape_names_because_plotly_parses_tags() -> None:
     figure = figures.validation_curve([{"epoch": 1, "loss": 1.0, "<a href='x'>": 0.5}])
     assert figure is not None and "<a" not in figure.data[0].name
 
 
-def test_table_holds_the_numbers_of_the_evaluation(report: RunReport, other: RunReport) -> None:
+def test_table_contains_the_numbers_of_the_evaluation(report: RunReport, other: RunReport) -> None:
     expected = [
         getattr(side, metric)
         for r in (report, other)
@@ -138,7 +138,7 @@ def test_table_holds_the_numbers_of_the_evaluation(report: RunReport, other: Run
     assert render(report, other).values() == expected
 
 
-def test_terminal_table_holds_the_same_numbers_in_80_columns(report: RunReport) -> None:
+def test_terminal_table_contains_the_same_numbers_in_80_columns(report: RunReport) -> None:
     out = StringIO()
     Console(file=out, width=80).print(comparison_table([replace(report, name="[red]x")]))
     text = out.getvalue()
@@ -147,7 +147,7 @@ def test_terminal_table_holds_the_same_numbers_in_80_columns(report: RunReport) 
         line = next(line for line in text.splitlines() if line.startswith(label))
         for side in (report.evaluation.plain, report.evaluation.adjusted):
             assert format_figure(metric, getattr(side, metric)) in line
-    assert "\u2026" not in text  # nothing was cut off
+    assert "\u2026" not in text  # nothing is cut off
 
 
 def test_terminal_table_compares_with_the_first_run(report: RunReport, other: RunReport) -> None:
@@ -175,7 +175,7 @@ def test_words_follow_numbers(report: RunReport, difference: float, p_value: flo
     row = changed.evaluation.comparison["recall"]
     assert verdict("recall", row) == word
     text = render(changed).text
-    for claim in {"improved", "worse"} - {word}:  # the explanation names both, in quotation marks
+    for claim in {"improved", "worse"} - {word}:  # the explanation quotes both
         assert claim not in text.replace("“Improved”, “worse”", "")
     assert word in headline(changed)
     ways = {"improved": "higher", "worse": "lower"}
@@ -183,27 +183,27 @@ def test_words_follow_numbers(report: RunReport, difference: float, p_value: flo
     assert verdict("tail_share", row) == ways.get(word, word)
 
 
-def test_headline_claims_nothing_where_nothing_was_taken_out(report: RunReport) -> None:
+def test_headline_claims_nothing_if_nothing_was_removed(report: RunReport) -> None:
     left = replace(report, evaluation=replace(report.evaluation, item_strength=0.0, user_strength=0.0))
-    assert headline(left) == "As trained: nothing was taken out"
-    assert "leaves the lists as they are" in explanation(left)
+    assert headline(left) == "As trained: nothing was removed"
+    assert "does not change the lists" in explanation(left)
     assert own_contrasts([left]) == []
     assert "first, adjusted" not in render(left).text
-    assert len(render(left).values()) == len(LABELS)  # one row of figures, and no difference
+    assert len(render(left).values()) == len(LABELS)  # one row of metrics, and no difference
 
 
-def test_validation_figures_are_named_as_such(report: RunReport) -> None:
+def test_validation_numbers_come_with_a_warning(report: RunReport) -> None:
     assert "flatter" in explanation(replace(report, evaluation=replace(report.evaluation, on="valid")))
     assert "flatter" not in explanation(report)
 
 
-def test_truth_is_shown_where_it_is_known(report: RunReport) -> None:
+def test_truth_is_shown_if_known(report: RunReport) -> None:
     assert "True favourites" not in render(report).text
     text = render(replace(report, truth={"plain": 0.123, "adjusted": 0.321})).text
     assert re.search(r"True favourites found12\.3 → 32\.1\s%", text)
 
 
-def test_what_a_run_lacks_is_left_out_with_a_sentence(report: RunReport) -> None:
+def test_a_sentence_replaces_what_a_run_lacks(report: RunReport) -> None:
     whole = render(report)
     assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (9, 0, 1)
     bare = render(replace(report, grid=None, ledger=None, history=(), settings={}))
@@ -219,22 +219,22 @@ def test_intervals_may_be_missing(report: RunReport) -> None:
     comparison_table([bare])
 
 
-def test_only_runs_of_the_same_split_are_compared(report: RunReport, other: RunReport) -> None:
+def test_only_runs_on_the_same_split_are_compared(report: RunReport, other: RunReport) -> None:
     assert len(contrasts([report, other])) == 1
     assert "not compared" not in render(report, other).text
     elsewhere = replace(other.evaluation, plain=replace(other.evaluation.plain, held="another part"))
-    apart = replace(other, evaluation=elsewhere)
-    assert contrasts([report, apart]) == []
-    assert "second: not compared with first, because users, held-out pairs or k differ." in render(report, apart).text
+    foreign = replace(other, evaluation=elsewhere)
+    assert contrasts([report, foreign]) == []
+    assert "second: not compared with first, because users, held-out pairs or k differ." in render(report, foreign).text
 
 
-def test_ranks_are_binned_so_that_means_are_kept(report: RunReport) -> None:
+def test_binned_ranks_keep_their_means(report: RunReport) -> None:
     counts = np.arange(100_000, 0, -1)
     picture = GradientPicture(*(np.where(counts % 2 == 0, np.nan, counts.astype(float)) for _ in range(4)))
     line = figures.gradient_cosines(picture, counts).data[0]
     assert len(line.x) <= figures.RANK_BINS
     assert line.x[0] == 1 and line.y[0] is None  # rank 1 has count 100,000, which is even: NaN
-    # A bin's mean of the odd counts around middle rank r is 100,001 - r, up to one.
+    # The mean of the odd counts in a bin around rank r is about 100,001 - r.
     assert line.y[-1] == pytest.approx(100_001 - line.x[-1], abs=15)
     small = figures.frequency_by_rank(
         {"Plain": report.evaluation.plain.exposure}, len(report.evaluation.plain.users), report.item_counts
@@ -244,7 +244,7 @@ def test_ranks_are_binned_so_that_means_are_kept(report: RunReport) -> None:
     assert small.y[0] == pytest.approx(first, rel=1e-3)
 
 
-def test_group_bars_are_those_of_the_evaluation(report: RunReport) -> None:
+def test_group_bars_match_the_evaluation(report: RunReport) -> None:
     reference, plain, adjusted = figures.exposure_by_group(report.evaluation, report.item_counts).data
     assert sum(reference.y) == pytest.approx(1)
     assert reference.y[0] == pytest.approx(np.sort(report.item_counts)[-6:].sum() / report.item_counts.sum())
@@ -276,7 +276,7 @@ def test_the_trade_off_shows_every_run_plain_and_adjusted(report: RunReport, oth
     assert len(second.x) == 1
 
 
-def test_the_page_of_an_audit_holds_its_figures_and_their_definitions(report: RunReport) -> None:
+def test_the_audit_page_contains_its_metrics_and_their_definitions(report: RunReport) -> None:
     audits = some_audits(report)
     page = Page(audit_page.render_audit(audits, "A title"))
     expected = [one.measures[name] for name in DEFINITIONS for one in audits.values()]
@@ -290,11 +290,11 @@ def test_the_page_of_an_audit_holds_its_figures_and_their_definitions(report: Ru
     assert SEGMENT_RULE in text and GROUP_RULE in text
     assert page.count("div", "plot") == 8
     bare = Page(audit_page.render_audit({"lists": audits["as trained"]}, "A title"))
-    assert bare.count("div", "plot") == 6  # no ledger, no gradients
+    assert bare.count("div", "plot") == 6  # without a ledger, no gradients
     assert "Where the popularity comes from" not in bare.text
 
 
-def test_the_page_of_an_audit_keeps_names_as_text(report: RunReport, tmp_path: Path) -> None:
+def test_names_on_the_audit_page_are_never_markup(report: RunReport, tmp_path: Path) -> None:
     expected = Page(audit_page.render_audit(some_audits(report), "x"))
     write_audit(some_audits(report, EVIL), tmp_path / "audit.html", EVIL)
     got = Page((tmp_path / "audit.html").read_text(encoding="utf-8"))
@@ -304,7 +304,7 @@ def test_the_page_of_an_audit_keeps_names_as_text(report: RunReport, tmp_path: P
         write_audit({}, tmp_path / "audit.html")
 
 
-def test_the_terminal_shows_an_audit_in_80_columns(report: RunReport) -> None:
+def test_audit_table_fits_80_columns(report: RunReport) -> None:
     audits = some_audits(report)
     out = StringIO()
     Console(file=out, width=80).print(audit_table(audits))
@@ -319,7 +319,7 @@ def test_the_terminal_shows_an_audit_in_80_columns(report: RunReport) -> None:
     assert "mainstream" in words and "20–100 %" in words
 
 
-def test_figures_of_audits_are_those_of_the_audit(report: RunReport) -> None:
+def test_audit_figures_match_the_audit(report: RunReport) -> None:
     audits = some_audits(report)
     one = audits["adjusted"]
     reference, _, shown = figures.audited_groups(audits).data
@@ -353,10 +353,10 @@ def test_a_failed_report_leaves_the_old_one(report: RunReport, tmp_path: Path, m
             write_report([report], path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(InputError, match="is a folder; name the file"):
+    with pytest.raises(InputError, match="is a folder; pass the path"):
         write_report([report], tmp_path)
 
 
-def test_tables_do_without_plotly() -> None:
+def test_tables_do_not_import_plotly() -> None:
     code = "import sys, counterpop.reporting.tables; assert 'plotly' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Segments of users: found where users differ, and not where they do not."""
+"""Segments of users: found if users differ, and not if they do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from counterpop.tuning import STRENGTHS, Grid, search_strengths
 def made_of(
     leanings: tuple[float, float], n_users: int = 2400, each: int = 15, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, Interactions, Interactions]:
-    """Vectors that give all users one leaning to popular items, and logs of users who have these two."""
+    """Vectors that give all users the same leaning to popular items, and logs of users with these two leanings."""
     draw = np.random.default_rng(seed)
     n_items = 200
     taste = draw.normal(size=(n_users, 6)), draw.normal(size=(n_items, 6)) / 2
@@ -37,7 +37,7 @@ def made_of(
     return users, np.hstack([taste[1], popular[:, None]]), logs[0], logs[1]
 
 
-def test_users_of_two_kinds_get_strengths_of_their_own() -> None:
+def test_users_of_two_kinds_get_their_own_strengths() -> None:
     users, items, log, later = made_of((0.0, 3.0))
     fix = cp.debias(users, items, log, holdout=later)
     assert fix.segments is not None
@@ -62,8 +62,8 @@ def test_users_of_one_kind_share_one_pair() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_pairs_held_out_of_the_log_itself_do_not_tell_users_apart(seed: int) -> None:
-    """A user's share of popular items in the whole log says how popular the held-out ones are."""
+def test_pairs_held_out_of_the_log_itself_do_not_divide_users(seed: int) -> None:
+    """A user's share of popular items in the whole log would reveal how popular the held-out ones are."""
     users, items, log, _ = made_of((1.0, 1.0), 6000, 4, seed)
     assert cp.debias(users, items, log).segments is None
 
@@ -77,7 +77,7 @@ def test_bounds_are_those_of_the_whole_log() -> None:
     assert fix.segments.bounds != divide(seen, 0).bounds(fix.segments.by)
 
 
-def test_groups_of_a_grid_are_grids_of_their_users() -> None:
+def test_groups_of_a_grid_equal_grids_of_their_users() -> None:
     log = random_log(120, 60, 0.1, seed=1)
     held = log.rows(np.arange(len(log)) % 5 == 0)
     train = log.rows(np.arange(len(log)) % 5 != 0)
@@ -103,7 +103,7 @@ def test_groups_of_a_grid_are_grids_of_their_users() -> None:
 
 
 def grid_of(best: list[tuple[int, int]], users: int = 100) -> Grid:
-    """Groups (half, activity, taste) whose recall is best at a point that depends on the activity alone."""
+    """Groups (half, activity, taste) whose recall is best at a point that depends only on activity."""
     shape = len(STRENGTHS), len(STRENGTHS)
     groups = []
     for cell in range(2 * PARTS**2):
@@ -117,7 +117,7 @@ def some_division() -> Division:
     return divide(random_log(300, 40, 0.2, seed=3), seed=0)
 
 
-def test_segments_are_chosen_where_both_halves_agree() -> None:
+def test_segments_are_chosen_if_both_halves_agree() -> None:
     division = some_division()
     grid = grid_of([(0, 0), (5, 0), (0, 5)])
     found = choose_segments([grid, grid], division, "recall", None)
@@ -130,7 +130,7 @@ def test_segments_are_chosen_where_both_halves_agree() -> None:
     assert choose_segments([grid, grid], division, "recall", {"gini": 0.9}) is None
 
 
-def test_a_user_s_cell_tells_their_half_activity_and_taste() -> None:
+def test_a_cell_encodes_half_activity_and_taste() -> None:
     log = random_log(300, 40, np.linspace(0.02, 0.6, 40), seed=3)
     division = divide(log, seed=0)
     popular = head(log.item_counts)

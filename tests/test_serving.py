@@ -1,4 +1,4 @@
-"""The server answers exactly, refuses in one sentence, and changes runs without a pause."""
+"""The server answers exactly, refuses in one sentence, and switches runs without a pause."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def brute_force(model: ServedModel, user: int, k: int, a: float, b: float) -> tuple[list[int], list[float]]:
-    """The list of a user from adjusted vectors and a full sort, in float64."""
+    """A user's list from adjusted vectors and a full sort, in float64."""
     moved = adjust(model.vectors, model.recommender.with_strengths(a, b))
     scores = moved.item_vectors.astype(float) @ moved.user_vectors[user].astype(float)
     scores[model.seen.item_ix[model.seen.user_ix == user]] = -np.inf
@@ -74,7 +74,7 @@ def brute_force(model: ServedModel, user: int, k: int, a: float, b: float) -> tu
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.0, 0.0), (0.7, 0.3), (2.0, 1.1)])
-def test_lists_are_those_of_the_adjusted_vectors(model: ServedModel, a: float, b: float) -> None:
+def test_lists_match_the_adjusted_vectors(model: ServedModel, a: float, b: float) -> None:
     users = np.arange(40, dtype=np.int32)
     items, scores = model.recommend(users, 15, a, b)
     for user in users:
@@ -83,7 +83,7 @@ def test_lists_are_those_of_the_adjusted_vectors(model: ServedModel, a: float, b
         assert scores[user] == pytest.approx(values, abs=1e-5)
 
 
-def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: ServedModel) -> None:
+def test_a_score_is_the_exact_sum_of_what_is_removed_and_what_is_kept(model: ServedModel) -> None:
     a, b = 0.8, 0.5
     P, Q = (v.astype(float) for v in (model.vectors.user_vectors, model.vectors.item_vectors))
     p, q = model.recommender.user_direction.astype(float), model.recommender.item_direction.astype(float)
@@ -96,7 +96,7 @@ def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: S
         for row in plain + adjusted:
             assert row.plain_score == pytest.approx(P[user] @ Q[row.item], abs=1e-9)
             assert row.plain_score - row.popular - row.conformity == row.adjusted_score
-            # METHOD's form: a (P.q)(Q.q) + b (P.p)(Q.p) - a b (P.p)(p.q)(Q.q) is what goes
+            # the paper's form: a (P.q)(Q.q) + b (P.p)(Q.p) - a b (P.p)(p.q)(Q.q) is removed
             along = a * (P[user] @ q) * (Q[row.item] @ q) + b * (P[user] @ p) * (Q[row.item] @ p)
             both = a * b * (P[user] @ p) * (p @ q) * (Q[row.item] @ q)
             assert row.popular + row.conformity == pytest.approx(along - both, abs=1e-9)
@@ -108,7 +108,7 @@ def test_a_score_splits_exactly_into_what_is_taken_out_and_what_is_kept(model: S
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.6, 1.0, 1.7])
-def test_similar_items_by_the_cosine_of_adjusted_vectors(model: ServedModel, strength: float) -> None:
+def test_similar_items_are_ranked_by_the_cosine_of_adjusted_vectors(model: ServedModel, strength: float) -> None:
     vectors = adjust(model.vectors, model.recommender.with_strengths(strength, 0.0)).item_vectors.astype(float)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = units @ units[7]
@@ -135,7 +135,7 @@ def test_a_history_is_folded_in_by_ridge_regression(model: ServedModel) -> None:
     assert lists[1].tolist() == np.argsort(-scores)[:10].tolist()
 
 
-def test_folding_in_holds_one_system_of_equations_at_a_time() -> None:
+def test_folding_in_solves_one_system_of_equations_at_a_time() -> None:
     Q = np.random.default_rng(0).normal(size=(50, 64)).astype(np.float32)
     histories = [np.array([n % 50], dtype=np.int32) for n in range(500)]
     tracemalloc.start()
@@ -158,7 +158,7 @@ def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model:
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
 
-def test_unknown_users_get_what_most_adjusted_lists_hold(model: ServedModel) -> None:
+def test_unknown_users_get_the_items_most_adjusted_lists_contain(model: ServedModel) -> None:
     everybody = np.arange(model.seen.n_users, dtype=np.int32)
     lists, _ = model.recommend(everybody, 20)
     shown = np.bincount(lists.ravel(), minlength=ITEMS)
@@ -172,12 +172,12 @@ def test_unknown_users_get_what_most_adjusted_lists_hold(model: ServedModel) -> 
     ("wanted", "place"),
     [("7", 1), (7, 1), ("07", None), (" 7", None), ("7_", None), ("٧", None), ("9" * 30, None), (8, None), ("", None)],
 )
-def test_ids_are_found_as_the_log_writes_them(wanted: str | int, place: int | None) -> None:
+def test_ids_are_found_only_as_written_in_the_log(wanted: str | int, place: int | None) -> None:
     assert find(np.array([3, 7, 9]), wanted) == place
     assert find(np.array(["7", "a"], dtype=object), "7") == find(np.array(["7", "a"], dtype=object), 7) == 0
 
 
-def test_figures_of_the_sliders_are_those_of_evaluate(folder: Path, model: ServedModel) -> None:
+def test_slider_metrics_match_evaluate(folder: Path, model: ServedModel) -> None:
     measured = measure_stops(model)
     split = cp.load_split(folder / "run")
     assert measured["users"] == measured["of_users"] == np.count_nonzero(split.development.valid.user_counts)
@@ -194,7 +194,7 @@ def test_figures_of_the_sliders_are_those_of_evaluate(folder: Path, model: Serve
     assert (few["users"], few["of_users"]) == (50, measured["of_users"])
 
 
-def test_a_refit_run_is_served_by_its_second_model_and_tried_on_its_first(tmp_path: Path) -> None:
+def test_a_refit_run_serves_its_second_model_and_measures_its_first(tmp_path: Path) -> None:
     run = make_run(tmp_path, refit=True)
     served, saved = load_served(run), cp.load_run(run)
     assert saved.run.refit is not None
@@ -207,7 +207,7 @@ def test_a_refit_run_is_served_by_its_second_model_and_tried_on_its_first(tmp_pa
     assert measured["values"]["recall"][a][b] == pytest.approx(grid.at(0.4, 0.4)["recall"])
 
 
-def test_tuned_strengths_off_the_grid_are_stops_of_their_own(model: ServedModel) -> None:
+def test_tuned_strengths_off_the_grid_become_stops(model: ServedModel) -> None:
     measured = measure_stops(replace(model, recommender=model.recommender.with_strengths(0.37, 2.5)))
     assert 0.37 in measured["item_strengths"]
     assert measured["user_strengths"][-1] == 2.5
@@ -248,20 +248,20 @@ def test_one_user(server: Server, model: ServedModel) -> None:
     assert len(longest) == ITEMS - np.count_nonzero(model.seen.user_ix == at)
 
 
-def test_batches_give_what_single_requests_give(server: Server, model: ServedModel) -> None:
+def test_batches_match_single_requests(server: Server, model: ServedModel) -> None:
     users = [f"u{n}" for n in range(0, 60, 7)] + ["nobody"]
     asked = {"users": users, "k": 5, "item_strength": 0.3, "user_strength": 0.2}
     status, body, _ = server.ask("/recommend", asked)
     assert status == 200
     for user, one in zip(users, body["lists"], strict=True):
-        alone = server.get(f"/recommend?user={user}&k=5&item_strength=0.3&user_strength=0.2")
-        assert (one["user"], one["fallback"]) == (alone["user"], alone["fallback"])
-        assert [entry["item"] for entry in one["items"]] == [entry["item"] for entry in alone["items"]]
-        scores = [entry["score"] for entry in alone["items"]]  # a product of matrices rounds otherwise
+        single = server.get(f"/recommend?user={user}&k=5&item_strength=0.3&user_strength=0.2")
+        assert (one["user"], one["fallback"]) == (single["user"], single["fallback"])
+        assert [entry["item"] for entry in one["items"]] == [entry["item"] for entry in single["items"]]
+        scores = [entry["score"] for entry in single["items"]]  # a matrix product rounds differently
         assert [entry["score"] for entry in one["items"]] == pytest.approx(scores, rel=1e-6)
     assert body["lists"][-1]["fallback"] == "popular"
     tuned = model.recommender.item_strength, model.recommender.user_strength
-    assert (alone["item_strength"], alone["user_strength"]) == tuned != (0.3, 0.2)  # the fallback's own
+    assert (single["item_strength"], single["user_strength"]) == tuned != (0.3, 0.2)  # the fallback's
     assert [one["fallback"] for one in body["lists"][:-1]] == [None] * (len(users) - 1)
 
 
@@ -312,12 +312,12 @@ def test_similar_and_audit(server: Server, model: ServedModel) -> None:
     expected = audit_model(model.recommender.with_strengths(0.0, 0.0), model.train, 10)
     assert body["verdict"]["headline"] == expected.verdict.headline
     assert body["gini"] == pytest.approx(expected.measures["gini"])
-    assert body["pop_reo"] is None  # the test part stays closed
+    assert body["pop_reo"] is None  # the test part is never opened
     for n in range(12):  # more than are kept
         assert server.get(f"/audit?k=10&item_strength={n / 10}")["item_strength"] == n / 10
 
 
-def test_probes_metrics_and_description(server: Server) -> None:
+def test_probes_metrics_and_openapi(server: Server) -> None:
     assert server.get("/healthz") == {"status": "ok"}
     ready = server.get("/readyz")
     assert (ready["run"], ready["users"], ready["items"], ready["names"]) == ("run", 300, ITEMS, ITEMS // 2)
@@ -359,14 +359,14 @@ BAD = {
     "/recommend?user=u1&user_strength=inf": (422, "user_strength must be a finite number"),
     "/recommend?user=u1&user_strength=1e300": (422, "user_strength must be less than or equal to 10"),
     "/recommend?user=u1&item_strength=much": (422, "item_strength must be a valid number"),
-    "/recommend?user=u1&strength=1": (422, "'strength' is no parameter of /recommend"),
+    "/recommend?user=u1&strength=1": (422, "'strength' is not a parameter of /recommend"),
     "/recommend?user=" + "x" * 5000: (422, "user must have at most 256 characters"),
     "/similar?item=nothing": (404, "item 'nothing' is not among the 150 items"),
     "/similar?item=%00": (404, "item"),
     "/explain?user=nobody": (404, "user 'nobody' is not among the 300 users"),
     "/history?user=%F0%9F%98%80": (404, "user"),
     "/audit?k=101": (422, "k must be less than or equal to 100"),
-    "/healthz?verbose=1": (422, "'verbose' is no parameter"),
+    "/healthz?verbose=1": (422, "'verbose' is not a parameter"),
     "/recommend/": (404, "there is nothing at"),
     "//recommend?user=u1": (404, "there is nothing at"),
     "/../../etc/passwd": (404, "there is nothing at"),
@@ -409,7 +409,7 @@ def test_bad_queries_get_a_sentence(server: Server, path: str) -> None:
         ({"users": ["u1"], "k": True}, 422, "k must be a whole number"),
         ({"users": ["u1"], "item_strength": float("nan")}, 422, "item_strength must be a finite number"),
         ({"users": ["u1"], "item_strength": float("inf")}, 422, "item_strength"),
-        ({"users": ["u1"], "more": 1}, 422, "'more' is no parameter"),
+        ({"users": ["u1"], "more": 1}, 422, "'more' is not a parameter"),
         ({"histories": [[]]}, 422, "histories.0 must have at least 1 item"),
         ({"histories": [["i1"] * 1001]}, 422, "histories.0 must have at most 1000 items"),
         ({"histories": [["i1", "nothing"]]}, 404, "item 'nothing' is not among"),
@@ -433,7 +433,7 @@ def test_other_content_and_methods(server: Server) -> None:
     check_refusal(server.ask("/recommend", b'{"users": ["u1"]}', headers=plain), 422, "application/json")
     for method in ("PUT", "DELETE", "PATCH", "POST", "OPTIONS"):
         answer = server.ask("/similar?item=i1", b"", method=method)
-        check_refusal(answer, 405, f"{method} is not offered at '/similar'; use GET")
+        check_refusal(answer, 405, f"{method} is not allowed at '/similar'; use GET")
         assert answer[2]["allow"] == "GET"
     assert server.ask("/recommend", b"", method="PUT")[2]["allow"] == "GET, POST"
     status, body, headers = server.ask("/recommend?user=u1", method="HEAD")
@@ -441,7 +441,7 @@ def test_other_content_and_methods(server: Server) -> None:
 
 
 def converse(server: Server, *parts: bytes, pause: float = 0.0) -> bytes:
-    """Raw bytes to the server, and everything it says until it is silent or done."""
+    """Sends raw bytes to the server; everything it answers until it stops or closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
         for part in parts:
             connection.sendall(part)
@@ -459,7 +459,7 @@ def converse(server: Server, *parts: bytes, pause: float = 0.0) -> bytes:
         return said
 
 
-def test_a_large_body_in_pieces_is_cut_off(server: Server) -> None:
+def test_a_large_chunked_body_is_cut_off(server: Server) -> None:
     head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"80000\r\n" + b" " * 0x80000 + b"\r\n"
     assert converse(server, head, piece, piece, piece).startswith(b"HTTP/1.1 413")
@@ -475,13 +475,13 @@ def test_a_large_body_in_pieces_is_cut_off(server: Server) -> None:
         b"POST /recommend HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_refused(server: Server, words: bytes) -> None:
+def test_invalid_http_is_refused(server: Server, words: bytes) -> None:
     said = converse(server, words)
     assert said.startswith((b"HTTP/1.1 4", b"HTTP/1.1 200")), said
     assert server.get("/healthz") == {"status": "ok"}
 
 
-def test_unknown_users_by_choice(folder: Path) -> None:
+def test_unknown_users_can_be_refused(folder: Path) -> None:
     with serving(folder / "run", unknown="404") as (server, _):
         check_refusal(server.ask("/recommend?user=nobody"), 404, "user 'nobody' is not among the 300 users")
         check_refusal(server.ask("/recommend", {"users": ["u1", "nobody"]}), 404, "user 'nobody'")
@@ -489,7 +489,7 @@ def test_unknown_users_by_choice(folder: Path) -> None:
         assert "name" not in server.get("/recommend?user=u1")["items"][0]
 
 
-def test_limits_of_time_and_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_on_time_and_concurrency(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServedModel, "similar", lambda *_: time.sleep(2.5))
     with serving(folder / "run", limits=Limits(seconds=1.0, at_once=3)) as (server, _):
         check_refusal(server.ask("/similar?item=i1"), 503, "no answer within 1 seconds")
@@ -500,19 +500,19 @@ def test_limits_of_time_and_number(folder: Path, monkeypatch: pytest.MonkeyPatch
             thread.start()
         time.sleep(0.4)
         answer = server.ask("/healthz")
-        check_refusal(answer, 503, "3 requests are under way")
+        check_refusal(answer, 503, "3 requests are already in progress")
         assert answer[2]["retry-after"] == "1"
         for thread in slow:
             thread.join()
         assert server.get("/healthz") == {"status": "ok"}
 
 
-def test_what_is_unforeseen_is_one_sentence_and_a_line_in_the_log(
+def test_an_unexpected_error_gives_one_sentence_and_is_logged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(folder / "run") as (server, _):
         monkeypatch.setattr(ServedModel, "similar", lambda *_: 1 / 0)
-        check_refusal(server.ask("/similar?item=i1"), 500, "something unforeseen")
+        check_refusal(server.ask("/similar?item=i1"), 500, "unexpected error")
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -526,17 +526,17 @@ def test_tokens(folder: Path) -> None:
             {"Authorization": "Bearer é"},
         ):
             answer = server.ask("/recommend?user=u1", headers=headers)
-            check_refusal(answer, 401, "a bearer token is needed")
+            check_refusal(answer, 401, "a bearer token is required")
             assert answer[2]["www-authenticate"] == "Bearer"
         for path in ("/metrics", "/openapi.json", "/audit", "/measures", "/nowhere", "/users", "/history?user=u1"):
             assert server.ask(path)[0] == 401, path
-        for path in ("/", "/page.js", "/page.css", "/healthz", "/readyz"):
+        for path in ("/", "/page.js", "/curve.js", "/page.css", "/healthz", "/readyz"):
             assert server.ask(path)[0] == 200, path
         assert server.ask("/recommend?user=u1", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
         assert server.ask("/metrics", headers={"Authorization": f"bearer {TOKEN}"})[0] == 200
 
 
-def test_only_local_names_without_a_token(folder: Path) -> None:
+def test_only_local_host_names_without_a_token(folder: Path) -> None:
     with serving(folder / "run", hosts=LOOPBACK) as (server, _):
         for host in ("localhost", f"127.0.0.1:{server.port}", "[::1]:80", "LOCALHOST:1"):
             assert server.ask("/healthz", headers={"Host": host})[0] == 200, host
@@ -593,8 +593,8 @@ def test_no_body_breaks_the_server(server: Server, body: Any) -> None:
     check_sane(server.ask("/recommend", body, method="POST"))
 
 
-def test_the_description_is_kept_to(server: Server) -> None:
-    """schemathesis on every operation: answers fit their shapes, wrong input is refused, nothing fails."""
+def test_answers_match_the_openapi_description(server: Server) -> None:
+    """schemathesis on every operation: answers match their schema, wrong input is refused, nothing fails."""
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     seen = set()
     for found in schema.get_all_operations():
@@ -615,7 +615,7 @@ def test_the_description_is_kept_to(server: Server) -> None:
 # ---------------------------------------------------------------------------------- reloading and load
 
 
-def test_a_new_run_is_taken_up_without_dropping_requests(folder: Path, tmp_path: Path) -> None:
+def test_a_new_run_is_loaded_without_dropping_requests(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "run", tmp_path / "run")
     make_run(tmp_path / "other", seed=9)
     new = load_served(tmp_path / "other" / "run")
@@ -632,7 +632,7 @@ def test_a_new_run_is_taken_up_without_dropping_requests(folder: Path, tmp_path:
         for thread in threads:
             thread.start()
         saved, split = cp.load_run(tmp_path / "other" / "run"), cp.load_split(tmp_path / "other" / "run")
-        cp.save_run(saved.run, tmp_path / "run", split)  # as `train` and `tune` write it: in two steps
+        cp.save_run(saved.run, tmp_path / "run", split)  # in two steps, as `train` and `tune` write it
         assert saved.adjustment is not None and saved.grid is not None
         cp.save_tuning(tmp_path / "run", saved.adjustment, saved.grid, {})
         deadline = time.monotonic() + 20
@@ -705,7 +705,7 @@ def test_two_clients_at_full_speed_get_exact_lists(server: Server, model: Served
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(seconds) > 200  # the true figures are for benchmarks/bench_serving.py, on a quiet machine
+    assert len(seconds) > 200  # benchmarks/bench_serving.py measures the real speed, on a quiet machine
     assert np.quantile(seconds, 0.99) < 0.5
 
 
@@ -744,7 +744,7 @@ def test_the_command_needs_a_run_and_a_free_port(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
-def test_the_command_serves_until_it_is_interrupted(folder: Path, host: str) -> None:
+def test_the_command_serves_until_interrupted(folder: Path, host: str) -> None:
     words = [sys.executable, "-m", "counterpop", "serve", str(folder / "run"), "--port", "0", "--json"]
     words += ["--host", host]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -765,6 +765,6 @@ def test_the_command_serves_until_it_is_interrupted(folder: Path, host: str) -> 
     assert "Traceback" not in stderr
 
 
-def test_tokens_are_read_one_a_line(tmp_path: Path) -> None:
+def test_tokens_are_read_one_per_line(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(f"{TOKEN}\n\n  {TOKEN}2  \n")
     assert read_tokens(str(tmp_path / "tokens")) == [TOKEN, f"{TOKEN}2"]

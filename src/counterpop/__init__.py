@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from counterpop.auditing import Audit, audit, audit_model
     from counterpop.corrections import calibrated_lists, choose_calibration, correct
-    from counterpop.debiasing import Debiasing, debias
+    from counterpop.debiasing import Debiasing, DebiasSettings, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.drift import Drift, check_drift
     from counterpop.embeddings import Embeddings
@@ -68,7 +68,7 @@ _HOMES = {
     "load_split save_adjustment save_run save_split save_tuning",
     "auditing": "Audit audit audit_model",
     "corrections": "calibrated_lists choose_calibration correct",
-    "debiasing": "Debiasing debias",
+    "debiasing": "DebiasSettings Debiasing debias",
     "directions": "Directions find_directions",
     "drift": "Drift check_drift",
     "embeddings": "Embeddings",

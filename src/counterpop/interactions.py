@@ -15,6 +15,7 @@ from counterpop.errors import InputError, UnknownIdError
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 Ids = NDArray[Any]  # int64, or str objects; sorted, each once
+RowIds = Sequence[Any] | Ids | None  # ids of the rows of a matrix, as a caller passes them
 
 HEAD_SHARE = 0.8  # the paper's rule: popular items hold the first 80 % of the interactions
 

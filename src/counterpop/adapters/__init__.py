@@ -1,7 +1,7 @@
 """One file for each outside system, named after it.
 
-A model's adapter gives its vectors and ids as `Vectors`, the keyword arguments of `debias`; an index's
-adapter searches the index as it stands with transformed queries.
+The adapter of a model returns its vectors and ids as `Vectors`, which are keyword arguments of `debias`. The adapter
+of an index searches the existing index with transformed queries.
 """
 
 from counterpop.adapters.vectors import Vectors

@@ -1,4 +1,4 @@
-"""FAISS: an index that serves already, untouched, searched with transformed queries."""
+"""FAISS: an existing index, unchanged, searched with transformed queries."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def search(
     item_strength: float | FloatArray | None = None,
     user_strength: float | FloatArray | None = None,
 ) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Scores and ids as `index.search` gives them, for user vectors (B, D) with popularity taken out.
+    """Scores and ids as `index.search` returns them, for user vectors (B, D) with popularity removed.
 
-    Strengths default to the tuned ones. A flat index gives exactly what adjusted vectors would; IVF and HNSW
-    may find more or less of it than of plain queries: `adapters.indexes.recall_of` measures yours.
+    Strengths default to the tuned ones. A flat index returns exactly what adjusted vectors would. The recall of IVF
+    and HNSW may be higher or lower than for plain queries: measure yours with `adapters.indexes.recall_of`.
     """
     import faiss
 

@@ -1,4 +1,4 @@
-"""What an approximate index finds: measured, because a transform can move queries to where it finds less."""
+"""The recall of an approximate index, which a query transform can lower."""
 
 from __future__ import annotations
 
@@ -14,31 +14,26 @@ from counterpop.ranking import rank
 
 
 def check_index(adjustment: Adjustment, inner_products: bool, dim: int, how: str) -> None:
-    """Raises `InputError` unless an index ranks by inner product and has vectors as wide as the adjustment's.
+    """Raises `InputError` unless an index ranks by inner product and its vectors have the adjustment's dimension.
 
-    `how` is what to build it with for inner products.
+    `how` says how to build an index that ranks by inner product.
     """
     if not inner_products:
         raise InputError(
-            f"the query transform keeps inner products, but this index ranks by another metric; build it with {how}"
+            "to use the query transform, the index must rank by inner product, but this one uses another metric; "
+            f"build it with {how}"
         )
     if dim != (width := len(adjustment.item_direction)):
         raise InputError(f"the adjustment is for vectors of {width} numbers, but the index holds {dim}")
 
 
 def recall_of(search: Callable[[FloatArray, int], Any], item_vectors: FloatArray, queries: FloatArray, k: int) -> float:
-    """The share of the exact top k by inner product that `search(queries, k)` finds: 1 is all of it.
+    """The share of the exact top k by inner product that `search(queries, k)` finds, from 0 to 1.
 
-    `search` gives positions in `item_vectors`, (B, K). Compare plain and transformed queries: a graph (HNSW)
-    built on inner products is linked towards long, popular vectors, and finds less of what lies elsewhere.
+    `search` returns positions in `item_vectors`, (B, K). Compare plain and transformed queries: the links of a graph
+    (HNSW) built on inner products lead towards long, popular vectors, so it finds fewer of the others.
     """
-    exact, _ = rank(
-        queries,
-        item_vectors,
-        k,
-        users=np.zeros(len(queries), dtype=np.int32),
-        seen=[],
-        ties=np.arange(len(item_vectors)),
-    )
+    users, ties = np.zeros(len(queries), dtype=np.int32), np.arange(len(item_vectors))
+    exact, _ = rank(queries, item_vectors, k, users=users, seen=[], ties=ties)
     found = np.asarray(search(queries, k)).astype(np.int64)
     return float(np.mean([np.isin(mine, theirs).mean() for mine, theirs in zip(exact, found, strict=True)]))

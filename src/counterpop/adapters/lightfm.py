@@ -1,15 +1,14 @@
-"""LightFM: the representations of users and items with their biases."""
+"""LightFM: the representations of users and items, including item biases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from counterpop.adapters.vectors import Vectors, as_vectors
 from counterpop.errors import InputError
-from counterpop.interactions import Ids
+from counterpop.interactions import RowIds
 
 
 def vectors_of(
@@ -17,15 +16,15 @@ def vectors_of(
     *,
     user_features: Any = None,
     item_features: Any = None,
-    user_ids: Sequence[Any] | Ids | None = None,
-    item_ids: Sequence[Any] | Ids | None = None,
+    user_ids: RowIds = None,
+    item_ids: RowIds = None,
 ) -> Vectors:
-    """Representations (u, 1) of users and (v, bias) of items: their inner product is the score, ranked alike.
+    """Vectors (u, 1) of users and (v, bias) of items, whose inner products rank items as LightFM does.
 
-    The user's own bias moves all scores of a user together and is left out. Pass the features that `fit` got.
+    User biases are left out: they shift all scores of a user by the same amount. Pass the features that `fit` got.
     """
     if not hasattr(model, "get_user_representations") or getattr(model, "item_embeddings", None) is None:
-        raise InputError(f"a fitted LightFM model is needed, got {type(model).__name__}; call fit first")
+        raise InputError(f"the model must be a fitted LightFM model, got {type(model).__name__}; call fit first")
     _, users = model.get_user_representations(user_features)
     biases, items = model.get_item_representations(item_features)
     users = np.column_stack([users, np.ones(len(users), dtype=np.float32)])

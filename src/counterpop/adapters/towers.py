@@ -1,8 +1,8 @@
-"""A two-tower net as two callables, in torch, JAX, ONNX or anything else that gives arrays."""
+"""Two-tower models as two callables, in torch, JAX, ONNX or anything else that returns arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from counterpop.adapters.vectors import Vectors, as_vectors
 from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
-from counterpop.interactions import Ids
+from counterpop.interactions import RowIds
 
 Tower = Callable[[Any], Any]
 
@@ -21,26 +21,23 @@ def vectors_of(
     users: Any,
     items: Any,
     *,
-    user_ids: Sequence[Any] | Ids | None = None,
-    item_ids: Sequence[Any] | Ids | None = None,
+    user_ids: RowIds = None,
+    item_ids: RowIds = None,
     batch: int = 4096,
 ) -> Vectors:
-    """What the towers make of all users and items, `batch` at a time.
+    """The vectors that the towers compute for all users and items, `batch` at a time.
 
-    A tower takes a slice of its inputs (an array, a tensor or a list: anything that can be cut) and gives one
-    vector for each. Scores must be inner products; a net that divides by lengths must give unit vectors.
-    Put a torch net into `eval` mode first.
+    A tower takes a slice of its inputs (an array, a tensor or a list: anything that can be sliced) and returns one
+    vector for each. Scores must be inner products; a model that scores by cosine must return unit vectors.
+    Put a torch model into `eval` mode first.
     """
-    user_vectors, item_vectors = (
-        _run(tower, inputs, batch, what)
-        for what, tower, inputs in (("user", user_tower, users), ("item", item_tower, items))
-    )
+    user_vectors, item_vectors = _run(user_tower, users, batch, "user"), _run(item_tower, items, batch, "item")
     return as_vectors(user_vectors, item_vectors, user_ids, item_ids)
 
 
 def _run(tower: Tower, inputs: Any, batch: int, what: str) -> FloatArray:
     if batch < 1 or not len(inputs):
-        raise InputError(f"a batch of at least 1 and some {what}s are needed, got {batch} and {len(inputs)}")
+        raise InputError(f"batch must be at least 1 and there must be {what}s, got {batch} and {len(inputs)} {what}s")
     parts = []
     for start in range(0, len(inputs), batch):
         given = inputs[start : start + batch]
@@ -48,7 +45,7 @@ def _run(tower: Tower, inputs: Any, batch: int, what: str) -> FloatArray:
         made = made.detach().cpu().numpy() if hasattr(made, "detach") else np.asarray(made)  # torch, or not
         if made.ndim != 2 or len(made) != len(given):
             raise InputError(
-                f"the {what} tower must give one vector for each of its {len(given)} inputs, got shape {made.shape}"
+                f"the {what} tower must return one vector for each of its {len(given)} inputs, got shape {made.shape}"
             )
         parts.append(made.astype(np.float32, copy=False))
     return np.concatenate(parts)

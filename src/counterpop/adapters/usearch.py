@@ -1,4 +1,4 @@
-"""USearch: an HNSW index that serves already, untouched, searched with transformed queries."""
+"""USearch: an existing HNSW index, unchanged, searched with transformed queries."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def search(
     item_strength: float | FloatArray | None = None,
     user_strength: float | FloatArray | None = None,
 ) -> Any:
-    """The matches that `index.search` gives for user vectors (D,) or (B, D) with popularity taken out."""
+    """The matches that `index.search` returns for user vectors (D,) or (B, D) with popularity removed."""
     check_index(adjustment, index.metric_kind.name == "IP", index.ndim, 'metric="ip"')
     return index.search(adjustment.query(user_vectors, item_strength, user_strength), k)

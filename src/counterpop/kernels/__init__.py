@@ -1,1 +1,1 @@
-"""Numba kernels: arrays in, arrays out, compiled on first call. Each has a plain NumPy twin in `twins`."""
+"""Numba kernels: arrays in, arrays out, compiled on first call. The tests compare each with a plain twin."""

@@ -1,4 +1,4 @@
-"""Tables, figures, and one self-contained HTML page."""
+"""Tables, figures, and self-contained HTML pages."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ __all__ = [
 
 
 def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:
-    """Writes one HTML page about the runs; it opens in any browser without a network."""
+    """Writes one HTML page about the runs, which opens in any browser without a network."""
     if not reports:
         raise InputError("a report needs at least one run, got none")
-    from counterpop.reporting.run_page import render_runs  # plotly is slow to import and only needed here
+    from counterpop.reporting.run_page import render_runs  # imports plotly, which is slow
 
     write_page(render_runs(reports, title), path)
 
 
 def write_audit(audits: Mapping[str, Audit], path: Path, title: str = "What is recommended, and to whom?") -> None:
-    """Writes one HTML page about audits of lists for one log; it opens in any browser without a network."""
+    """Writes one HTML page about audits for the same log, which opens in any browser without a network."""
     if not audits:
-        raise InputError("the page of an audit needs at least one, got none")
+        raise InputError("an audit page needs at least one audit, got none")
     from counterpop.reporting.audit_page import render_audit
 
     write_page(render_audit(audits, title), path)
 
 
 def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:
-    """Writes one HTML page about what `debias` found; it opens in any browser without a network."""
+    """Writes one HTML page about a result of `debias`, which opens in any browser without a network."""
     from counterpop.reporting.debias_page import render_debiasing
 
     write_page(render_debiasing(found, name), path)
 
 
 def write_page(text: str, path: Path) -> None:
-    """Writes a page; it takes the place of an older file only once it is complete."""
+    """Writes a page; an older file is replaced only once the new one is complete."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name the file that the page is to be")
+        raise InputError(f"{path} is a folder; pass the path of a file for the page")
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         part.write_text(text, encoding="utf-8")

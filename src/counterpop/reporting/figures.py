@@ -1,7 +1,7 @@
 """The figures of a report: values in, plotly figures out.
 
-Text and grid lines carry no colour of their own: the page sets it, light or dark. Traces differ by shape or
-pattern as well as by colour.
+The page sets the colour of text and grid lines, light or dark. Traces differ in shape or pattern as well as in
+colour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from counterpop.reporting.findings import RunReport, sides
 from counterpop.reporting.tables import GROUP_NAMES
 from counterpop.tuning import Grid
 
-# Each at least 3 : 1 against the light and against the dark page.
+# Contrast of at least 3:1 against both the light and the dark page.
 PLAIN, ADJUSTED, REFERENCE = "#c8691c", "#3a7fc4", "#868c94"
 COLORS = (PLAIN, ADJUSTED, "#2f8f57", "#a25bc0", "#c0487a", "#8a7a1f", "#1f8f96", "#7a6fd0")
 DASHES = ("dot", "solid", "dash", "dashdot", "longdash", "longdashdot", "solid", "dot")
@@ -37,70 +37,56 @@ _NOT_METRICS = ("epoch", "loss", "seconds")
 
 
 def exposure_by_group(evaluation: Evaluation, item_counts: NDArray[np.int64]) -> go.Figure:
-    """Bars: each popularity group's share of train interactions, of plain and of adjusted recommendations."""
+    """Bars: each popularity group's share of training interactions and of plain and adjusted recommendations."""
     group_of = popularity_groups(item_counts)
     held = np.bincount(group_of, weights=item_counts, minlength=HEAD_GROUPS + 1)
-    reference = _bars("Interactions in train", GROUP_NAMES, held / max(1.0, held.sum()), REFERENCE, "/")
+    reference = _bars("Interactions in training", GROUP_NAMES, held / max(1.0, held.sum()), REFERENCE, "/")
     return framed([reference, *_group_bars(evaluation, "frequency")], _GROUP, "Share", yaxis_tickformat=".0%")
 
 
 def audited_groups(audits: Mapping[str, Audit]) -> go.Figure:
     """Bars: each popularity group's share of the log's interactions and of the recommendations."""
-    first = next(iter(audits.values()))
-    bars = [_bars("Interactions in the log", GROUP_NAMES, [g["interactions"] for g in first.groups], REFERENCE, "/")]
-    bars += [
-        _bars(name, GROUP_NAMES, [g["frequency"] for g in one.groups], color, "")
-        for (name, one), color in zip(audits.items(), COLORS, strict=False)
-    ]
+    reference = [group["interactions"] for group in next(iter(audits.values())).groups]
+    bars = [_bars("Interactions in the log", GROUP_NAMES, reference, REFERENCE, "/")]
+    for (name, one), color in zip(audits.items(), COLORS, strict=False):
+        bars.append(_bars(name, GROUP_NAMES, [group["frequency"] for group in one.groups], color, ""))
     return framed(bars, _GROUP, "Share", yaxis_tickformat=".0%")
 
 
 def audited_segments(audits: Mapping[str, Audit], which: str) -> go.Figure:
-    """Bars: the share of top, middle or tail items (`which`) in profiles and in lists, by segment of "
-    "users."""
-    first = next(iter(audits.values()))
-    names = [s["name"] for s in first.segments]
-    bars = [_bars("What they chose", names, [s["profile"][which] for s in first.segments], REFERENCE, "/")]
-    bars += [
-        _bars(f"What they are shown, {name}", names, [s["lists"][which] for s in one.segments], color, "")
-        for (name, one), color in zip(audits.items(), COLORS, strict=False)
-    ]
+    """Bars: the share of top, middle or tail items (`which`) in profiles and in lists, by user segment."""
+    first = next(iter(audits.values())).segments
+    names = [segment["name"] for segment in first]
+    bars = [_bars("What they chose", names, [segment["profile"][which] for segment in first], REFERENCE, "/")]
+    for (name, one), color in zip(audits.items(), COLORS, strict=False):
+        shares = [segment["lists"][which] for segment in one.segments]
+        bars.append(_bars(f"What they are shown, {name}", names, shares, color, ""))
     return framed(bars, "Users", f"Share of {which} items", yaxis_tickformat=".0%")
 
 
 def miscalibration_spread(audits: Mapping[str, Audit]) -> go.Figure:
-    """Lines: how many users have which divergence between their list and their profile."""
+    """Lines: the distribution over users of the divergence between list and profile."""
     edges = np.linspace(0, 1, 21)
     lines = []
     for (name, one), color, dash in zip(audits.items(), COLORS, DASHES, strict=False):
         values = one.per_user["miscalibration"]
         known = np.histogram(values[np.isfinite(values)], edges)[0]
         share = known / max(1, known.sum())
-        lines.append(
-            go.Scatter(
-                name=escape(name),
-                x=np.round(edges[:-1] + 0.025, 3),
-                y=np.round(share, 5),
-                mode="lines+markers",
-                line={"color": color, "dash": dash, "width": 2},
-                marker_size=5,
-            )
-        )
+        lines.append(_line(name, np.round(edges[:-1] + 0.025, 3), np.round(share, 5), color, dash))
     return framed(lines, "Jensen-Shannon divergence", "Share of users", yaxis_tickformat=".0%")
 
 
 def trade_off(reports: Sequence[RunReport]) -> go.Figure:
-    """Points: popularity (in times of an average item) and recall of every run, plain and then adjusted."""
+    """Points: popularity (relative to an average item) and recall of every run, plain and then adjusted."""
     traces = []
     for n, r in enumerate(reports):
         found, mean = r.evaluation, max(1e-9, float(r.item_counts.mean()))
         shown = sides(found).values()
         x = [m.average_popularity / mean for m in shown]
         y = [m.recall for m in shown]
-        around = [m.intervals.get("recall", (m.recall, m.recall)) for m in shown]
-        wide = [m.intervals.get("average_popularity", (m.average_popularity,) * 2) for m in shown]
+        popularity = [m.intervals.get("average_popularity") for m in shown]
+        x_around = [i and (i[0] / mean, i[1] / mean) for i in popularity]
         color, symbol = COLORS[n % len(COLORS)], SYMBOLS[n % len(SYMBOLS)]
-        error = {"color": color, "thickness": 1.2, "width": 3}
         traces.append(
             go.Scatter(
                 name=escape(r.name),
@@ -109,63 +95,40 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
                 mode="lines+markers",
                 line={"color": color, "width": 1.5, "dash": "dot"},
                 marker={"color": color, "size": 12, "symbol": [f"{symbol}-open", symbol][: len(shown)]},
-                error_y=error
-                | {
-                    "array": [i[1] - v for i, v in zip(around, y, strict=True)],
-                    "arrayminus": [v - i[0] for i, v in zip(around, y, strict=True)],
-                },
-                error_x=error
-                | {
-                    "array": [i[1] / mean - v for i, v in zip(wide, x, strict=True)],
-                    "arrayminus": [v - i[0] / mean for i, v in zip(wide, x, strict=True)],
-                },
+                error_x=_error(x, x_around, color),
+                error_y=_error(y, [m.intervals.get("recall") for m in shown], color),
                 customdata=list(sides(found)),
                 hovertemplate="%{customdata}<br>popularity %{x:.2f}<br>recall %{y:.4f}",
             )
         )
     k = reports[0].evaluation.k
-    return framed(
-        traces, "Popularity (times an average item)", f"Recall@{k}", xaxis_rangemode="tozero", showlegend=True
-    )
+    return framed(traces, "Popularity (average item = 1)", f"Recall@{k}", xaxis_rangemode="tozero", showlegend=True)
 
 
 def debias_curve(found: Debiasing) -> go.Figure:
-    """Points: every pair of strengths, by the target on uniform pairs and the recall on ordinary ones."""
+    """Points: every pair of strengths, by the target on uniform pairs and recall on ordinary ones."""
     curve = found.curve()
     x, y = curve["ordinary_recall"], curve[f"uniform_{found.target}"]
     pairs = np.column_stack([curve["item_strength"], curve["user_strength"]])
     hover = "item %{customdata[0]}, user %{customdata[1]}<br>%{x:.4f}, %{y:.4f}<extra></extra>"
     best = np.flatnonzero(curve["frontier"])[np.argsort(x[curve["frontier"]], kind="stable")]
+
+    def points(name: str, at: Any, **style: Any) -> go.Scatter:
+        return go.Scatter(name=name, x=x[at], y=y[at], customdata=pairs[at], hovertemplate=hover, **style)
+
     traces = [
-        go.Scatter(
-            name="Every pair",
-            x=x,
-            y=y,
-            mode="markers",
-            customdata=pairs,
-            hovertemplate=hover,
-            marker={"color": REFERENCE, "size": 6},
-        ),
-        go.Scatter(
-            name="None beats these in both",
-            x=x[best],
-            y=y[best],
-            mode="lines+markers",
-            customdata=pairs[best],
-            hovertemplate=hover,
-            line={"color": ADJUSTED, "width": 2},
-            marker_size=7,
-        ),
+        points("Every pair", slice(None), mode="markers", marker={"color": REFERENCE, "size": 6}),
+        points("Best trade-offs", best, mode="lines+markers", line={"color": ADJUSTED, "width": 2}, marker_size=7),
     ]
     for name, strengths, symbol in (("Plain", (0.0, 0.0), "x"), ("Chosen", found.tried, "circle")):
         at = int(np.flatnonzero((pairs == strengths).all(axis=1))[0])
         traces.append(_mark(name, float(x[at]), float(y[at]), symbol))
-    label = f"{found.target.replace('_', ' ').capitalize()}@{found.k}, every item alike"
-    return framed(traces, f"Recall@{found.k}, pairs as they come", label, height=HEIGHT + 60)
+    label = f"{found.target.replace('_', ' ').capitalize()}@{found.k}, uniform pairs"
+    return framed(traces, f"Recall@{found.k}, ordinary pairs", label, height=HEIGHT + 60)
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:
-    """Bars: share of each popularity group's held-out pairs that the plain and the adjusted lists find."""
+    """Bars: the share of each popularity group's held-out pairs found by the plain and adjusted lists."""
     return framed(_group_bars(evaluation, "recall"), _GROUP, f"Recall@{evaluation.k}")
 
 
@@ -174,19 +137,24 @@ def _group_bars(evaluation: Evaluation, what: str) -> list[go.Bar]:
     for (name, measures), color in zip(sides(evaluation).items(), COLORS, strict=False):
         values = [group[what] for group in measures.groups]
         around = [measures.intervals.get(f"group_{g + 1}_{what}") for g in range(len(values))]
-        above = [i[1] - v if i and v is not None else 0.0 for i, v in zip(around, values, strict=True)]
-        below = [v - i[0] if i and v is not None else 0.0 for i, v in zip(around, values, strict=True)]
-        error = {"array": above, "arrayminus": below, "color": REFERENCE, "thickness": 1.2, "width": 3}
+        error = _error(values, around, REFERENCE)
         bars.append(_bars(name.capitalize(), GROUP_NAMES, values, color, "", error_y=error))
     return bars
+
+
+def _error(values: Sequence[Any], intervals: Sequence[Any], color: str) -> dict[str, Any]:
+    """Error bars from each value to its interval (low, high); none where either is None."""
+    known = [(v, *i) if i and v is not None else (0.0, 0.0, 0.0) for v, i in zip(values, intervals, strict=True)]
+    above, below = [high - v for v, _, high in known], [v - low for v, low, _ in known]
+    return {"array": above, "arrayminus": below, "color": color, "thickness": 1.2, "width": 3}
 
 
 def frequency_by_rank(
     exposures: Mapping[str, NDArray[np.int64]], n_users: int, item_counts: NDArray[np.int64]
 ) -> go.Figure:
-    """Lines: share of users to whom an item is recommended, by popularity rank, both logarithmic.
+    """Lines: the share of users who are recommended an item, by popularity rank, both logarithmic.
 
-    Means over bins of ranks, so that a large catalogue costs no more; a gap where nothing is recommended.
+    Points are means over bins of ranks, so a large catalogue costs no more; a gap means never recommended.
     """
     lines = [
         _by_rank(name, exposed / max(1, n_users), item_counts, color, dash, positive=True)
@@ -199,7 +167,7 @@ def frequency_by_rank(
 def gradient_cosines(picture: GradientPicture, item_counts: NDArray[np.int64]) -> go.Figure:
     """Lines: cosine of an item's pull, and of its push, with their sum, by popularity rank."""
     lines = _pull_and_push(picture.cosine_pull, picture.cosine_push, item_counts, positive=False)
-    return framed(lines, _RANK, "Cosine with the whole", **_RANK_AXIS)
+    return framed(lines, _RANK, "Cosine with the total", **_RANK_AXIS)
 
 
 def gradient_norms(picture: GradientPicture, item_counts: NDArray[np.int64]) -> go.Figure:
@@ -213,7 +181,7 @@ def _pull_and_push(
     pull: NDArray[np.float64], push: NDArray[np.float64], counts: NDArray[np.int64], positive: bool
 ) -> list[go.Scatter]:
     return [
-        _by_rank("Pull (as a seen item)", pull, counts, ADJUSTED, "solid", positive),
+        _by_rank("Pull (as a positive)", pull, counts, ADJUSTED, "solid", positive),
         _by_rank("Push (as a negative)", push, counts, PLAIN, "dot", positive),
     ]
 
@@ -221,15 +189,19 @@ def _pull_and_push(
 def _by_rank(
     name: str, values: NDArray[np.float64], counts: NDArray[np.int64], color: str, dash: str, positive: bool
 ) -> go.Scatter:
-    """A line of the means of `values` over bins of ranks, NaN left out; `positive` for a logarithmic axis."""
+    """Means of `values` over bins of ranks, ignoring NaN; `positive` drops values a logarithmic axis cannot show."""
     middle, mean = mean_by_rank(values, counts, RANK_BINS)
     y = [float(f"{m:.4g}") if np.isfinite(m) and (m > 0 or not positive) else None for m in mean]
+    return _line(name, np.round(middle, 1), y, color, dash)
+
+
+def _line(name: str, x: Any, y: Any, color: str, dash: str = "solid", mode: str = "lines+markers") -> go.Scatter:
     line = {"color": color, "dash": dash, "width": 2}
-    return go.Scatter(name=escape(name), x=np.round(middle, 1), y=y, mode="lines+markers", line=line, marker_size=5)
+    return go.Scatter(name=escape(name), x=x, y=y, mode=mode, line=line, marker_size=5)
 
 
 def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall") -> go.Figure:
-    """Heat maps of the metrics over the strengths, `first` the one that is shown; the chosen point marked."""
+    """Heat maps of the metrics over the strengths, with `first` shown and the chosen point marked."""
     maps = [
         go.Heatmap(
             name=escape(metric),
@@ -258,12 +230,12 @@ def _mark(name: str, x: float, y: float, symbol: str) -> go.Scatter:
 
 
 def training_loss(history: Sequence[Mapping[str, float]]) -> go.Figure:
-    """A line: the loss of every epoch."""
+    """A line: the loss per epoch."""
     return framed([_curve("loss", history, ADJUSTED)], "Epoch", "Loss", height=HEIGHT - 90, showlegend=False)
 
 
 def validation_curve(history: Sequence[Mapping[str, float]]) -> go.Figure | None:
-    """Lines: what was measured on validation while training; None where nothing was."""
+    """Lines: the validation metrics during training; None if there are none."""
     names = list(dict.fromkeys(name for entry in history for name in entry if name not in _NOT_METRICS))
     colors = (ADJUSTED, PLAIN, REFERENCE)
     lines = [_curve(name, history, colors[n % len(colors)]) for n, name in enumerate(names)]
@@ -273,8 +245,7 @@ def validation_curve(history: Sequence[Mapping[str, float]]) -> go.Figure | None
 def _curve(name: str, history: Sequence[Mapping[str, float]], color: str) -> go.Scatter:
     points = [(e.get("epoch", n), e[name]) for n, e in enumerate(history, 1) if name in e]
     x, y = zip(*points, strict=True) if points else ((), ())
-    mode = "lines" if len(points) > 40 else "lines+markers"
-    return go.Scatter(name=escape(name), x=x, y=y, mode=mode, line={"color": color, "width": 2})
+    return _line(name, x, y, color, mode="lines" if len(points) > 40 else "lines+markers")
 
 
 def _bars(name: str, x: Sequence[str], y: Any, color: str, pattern: str, **more: Any) -> go.Bar:
@@ -284,7 +255,7 @@ def _bars(name: str, x: Sequence[str], y: Any, color: str, pattern: str, **more:
 
 
 def framed(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
-    """The traces in the report's plain frame; nothing drags, so a finger scrolls the page."""
+    """The traces in the frame all figures share. Dragging is off, so that a finger scrolls the page."""
     axis: dict[str, Any] = {"fixedrange": True, "zeroline": False}
     frame: dict[str, Any] = {
         "height": HEIGHT,

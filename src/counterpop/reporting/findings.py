@@ -1,4 +1,4 @@
-"""What the numbers of a run say in words, and never more than they say."""
+"""The numbers of a run in words, which never claim more than the numbers show."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from counterpop.ledger import Ledger
 from counterpop.tuning import Grid
 
 SIGNIFICANT = 0.05
-ACCURACY = ("recall", "hit_rate", "ndcg")  # more is better; the others are neither good nor bad
+ACCURACY = ("recall", "hit_rate", "ndcg")  # higher is better; for other metrics neither direction is
 Direction = Literal["higher", "lower", "no clear difference"]
 
 
 @dataclass(frozen=True, eq=False)
 class RunReport:
-    """What a report shows of one run."""
+    """What a report shows about one run."""
 
     name: str
     settings: Mapping[str, Any]
     history: Sequence[Mapping[str, float]]
-    """One entry for each epoch: epoch, loss, seconds, and validation metrics where they were measured."""
+    """One entry per epoch: epoch, loss, seconds, and validation metrics if they were measured."""
     evaluation: Evaluation
     item_counts: NDArray[np.int64]
-    """(I,) interactions of every item in what the evaluated model was trained on."""
+    """(I,) number of interactions of every item in the evaluated model's training data."""
     grid: Grid | None = None
     ledger: Ledger | None = None
     truth: Mapping[str, float] | None = None
-    """In a made-up world: the share of users' true favourites found by the "plain" and "adjusted" lists."""
+    """In a synthetic world: the share of users' true favourites found by the "plain" and "adjusted" lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One set of lists against another: `rows[metric]` as `evaluation.compare` gives them."""
+    """One set of lists compared with another: `rows[metric]` as returned by `evaluation.compare`."""
 
     first: str
     second: str
@@ -46,7 +46,7 @@ class Contrast:
 
 
 def direction(row: Mapping[str, float]) -> Direction:
-    """Which way a difference goes, where it is significant.
+    """The direction of a difference, if it is significant.
 
     >>> direction({"difference": 0.1, "p_value": 0.2})
     'no clear difference'
@@ -57,7 +57,7 @@ def direction(row: Mapping[str, float]) -> Direction:
 
 
 def verdict(metric: str, row: Mapping[str, float]) -> str:
-    """A difference in a word: "improved" and "worse" for accuracy, "higher" and "lower" for the rest.
+    """A difference in a word: "improved" or "worse" for accuracy, "higher" or "lower" for other metrics.
 
     >>> verdict("recall", {"difference": 0.1, "p_value": 0.001})
     'improved'
@@ -67,16 +67,16 @@ def verdict(metric: str, row: Mapping[str, float]) -> str:
 
 
 def own_contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
-    """Adjusted against plain of every run that is adjusted at all."""
+    """Adjusted against plain, for every run with a strength other than 0."""
     return [
         Contrast(f"{r.name}, adjusted", f"{r.name}, plain", r.evaluation.comparison)
         for r in reports
-        if not is_left_alone(r.evaluation)
+        if is_adjusted(r.evaluation)
     ]
 
 
 def contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
-    """Every run's lists, adjusted if they are, against those of the first where they can be compared."""
+    """The final lists of every run against those of the first run, if they can be compared."""
     first = reports[0]
     return [
         Contrast(_lists(r), _lists(first), compare(r.evaluation.adjusted, first.evaluation.adjusted))
@@ -91,28 +91,27 @@ def are_comparable(one: RunReport, other: RunReport) -> bool:
 
 
 def _lists(report: RunReport) -> str:
-    return f"{report.name}, {'plain' if is_left_alone(report.evaluation) else 'adjusted'}"
+    return f"{report.name}, {'adjusted' if is_adjusted(report.evaluation) else 'plain'}"
 
 
-def is_left_alone(evaluation: Evaluation) -> bool:
-    """Whether both strengths are 0, so that plain and adjusted lists are the same."""
-    return evaluation.item_strength == 0 and evaluation.user_strength == 0
+def is_adjusted(evaluation: Evaluation) -> bool:
+    """False if both strengths are 0, so that plain and adjusted lists are the same."""
+    return evaluation.item_strength != 0 or evaluation.user_strength != 0
 
 
 def sides(evaluation: Evaluation) -> dict[str, Measures]:
-    """The measures of the plain lists and, where they differ, of the adjusted ones."""
-    found = {"plain": evaluation.plain, "adjusted": evaluation.adjusted}
-    return {"plain": evaluation.plain} if is_left_alone(evaluation) else found
+    """The measures of the plain lists and, if they differ, of the adjusted ones."""
+    return {"plain": evaluation.plain} | ({"adjusted": evaluation.adjusted} if is_adjusted(evaluation) else {})
 
 
 def headline(report: RunReport) -> str:
-    """The finding in a few words: what became of popularity, and what of recall."""
-    if is_left_alone(report.evaluation):
-        return "As trained: nothing was taken out"
+    """The finding in a few words: what happened to popularity and to recall."""
+    if not is_adjusted(report.evaluation):
+        return "As trained: nothing was removed"
     rows = report.evaluation.comparison
     popularity = {
-        "lower": "Less popularity",
-        "higher": "More popularity",
+        "lower": "Less popular recommendations",
+        "higher": "More popular recommendations",
         "no clear difference": "No clear difference in popularity",
     }[direction(rows["average_popularity"])]
     recall = {
@@ -124,20 +123,17 @@ def headline(report: RunReport) -> str:
 
 
 def explanation(report: RunReport) -> str:
-    """Two sentences for a newcomer: how much of a list is popular items, before and after."""
-    found = report.evaluation
-    popular = head(report.item_counts)
+    """A few sentences for a newcomer: how many items of a list are popular ones, before and after."""
+    found, popular = report.evaluation, head(report.item_counts)
     plain, adjusted = (found.k * (1 - m.tail_share) for m in (found.plain, found.adjusted))
-    after = f"After the adjustment it is {adjusted:.1f}."
-    if is_left_alone(found):
-        after = "The adjustment leaves the lists as they are, because both strengths are 0."
-    held = (
-        "the held-out test part"
-        if found.on == "test"
-        else ("the validation part, on which the strengths are usually chosen: its figures flatter the adjustment")
-    )
+    after = f"After the adjustment, {adjusted:.1f} are."
+    if not is_adjusted(found):
+        after = "The adjustment does not change the lists, because both strengths are 0."
+    held = "the held-out test part"
+    if found.on != "test":
+        held = "the validation part, which is usually used to choose the strengths, so these numbers flatter the result"
     return (
-        f"Of every {found.k} items that the plain model recommends, {plain:.1f} come from the "
-        f"{popular.sum():,} most popular of {len(popular):,} items, which hold the first 80\u00a0% of all "
-        f"interactions. {after} Measured for {len(found.plain.users):,} users on {held}."
+        f"Of every {found.k} items the plain model recommends, {plain:.1f} are among the {popular.sum():,} most "
+        f"popular of {len(popular):,} items, which account for up to 80\u00a0% of all interactions. {after} "
+        f"Measured for {len(found.plain.users):,} users on {held}."
     )

@@ -1,6 +1,6 @@
-"""The frame that every page shares, and the pieces its sections are made of; nothing is fetched.
+"""The frame shared by all pages, and the building blocks of their sections. Pages fetch nothing.
 
-Texts that come from outside (names, settings) must be escaped before they are handed to a piece.
+All arguments are HTML: text from outside (names, settings) must be escaped first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 
 
 class Section(NamedTuple):
-    """A heading, what its contents mean, and the contents."""
+    """A heading, an explanation of its contents, and the contents."""
 
     heading: str
     lead: str
@@ -24,7 +24,7 @@ class Section(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A number of the first screen with its label, and what to know of it."""
+    """A number at the top of the page with its label and a note."""
 
     label: str
     figure: str
@@ -32,7 +32,7 @@ class Tile(NamedTuple):
 
 
 def compose(title: str, intro: str, first: str, sections: Sequence[Section]) -> str:
-    """The whole page as text: title, introduction, first screen, a table of contents, the sections."""
+    """The whole page as HTML: title (plain text), introduction, findings, table of contents, sections."""
     template = files("counterpop.reporting").joinpath("page.html").read_text(encoding="utf-8")
     sections = [Section(*(part.replace(" %", "\u00a0%") for part in section)) for section in sections]
     anchors = [f"part-{n}" for n in range(1, len(sections) + 1)]
@@ -53,7 +53,7 @@ def compose(title: str, intro: str, first: str, sections: Sequence[Section]) -> 
 
 
 def card(name: str, heading: str, lead: str, tiles: Iterable[Tile], more: str = "") -> str:
-    """One finding of the first screen: in a few words, in a paragraph before or after, in a few numbers."""
+    """One finding: a heading, a paragraph before or after, and a few numbers."""
     shown = "".join(
         f'<div class="tile"><h3>{t.label}</h3><p class="figure">{t.figure}</p><p>{t.note}</p></div>' for t in tiles
     )
@@ -64,8 +64,8 @@ def card(name: str, heading: str, lead: str, tiles: Iterable[Tile], more: str = 
 
 
 def cards(those: Sequence[str]) -> str:
-    """The findings of the first screen, beside each other where there are several."""
-    return f'<div class="cards{"" if len(those) > 1 else " alone"}">{"".join(those)}</div>'
+    """The findings at the top of the page, side by side if there are several."""
+    return f'<div class="cards{"" if len(those) > 1 else " single"}">{"".join(those)}</div>'
 
 
 def panels(those: Iterable[str]) -> str:
@@ -73,9 +73,9 @@ def panels(those: Iterable[str]) -> str:
 
 
 def panel(caption: str, name: str, figure: go.Figure, choices: Sequence[str] = (), chosen: int = 0) -> str:
-    """A figure with its caption and its numbers. `choices` name its first traces, of which one is shown.
+    """A figure with its caption and its numbers. `choices` name its first traces, one of which is shown at a time.
 
-    Plotly writes "<" as an escape, so no text ends the script.
+    Plotly escapes "<" in its JSON, so no text can end the script.
     """
     menu = ""
     if choices:
@@ -95,20 +95,15 @@ def panel(caption: str, name: str, figure: go.Figure, choices: Sequence[str] = (
 
 
 def missing(name: str, why: str) -> str:
-    """A sentence in the place of a figure that cannot be drawn."""
+    """A sentence in place of a figure that cannot be drawn."""
     return f'<p class="missing">{name} {why}</p>'
 
 
 def wide(label: str, table: str) -> str:
-    """A table that scrolls by itself where the screen is narrower, with the keyboard too."""
+    """A table that scrolls on its own on a narrow screen, also by keyboard."""
     return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{table}</div>'
 
 
 def definitions(those: Iterable[tuple[str, str]]) -> str:
-    """A list of words and what they mean."""
+    """A list of terms and their meanings."""
     return f"<dl>{''.join(f'<dt>{word}</dt><dd>{text}</dd>' for word, text in those)}</dl>"
-
-
-def folded(summary: str, body: str) -> str:
-    """Something to open; in print it is open."""
-    return f"<details><summary>{summary}</summary>{body}</details>"

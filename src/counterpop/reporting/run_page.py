@@ -1,129 +1,111 @@
-"""The page about runs: what each recommends as trained and with popularity taken out."""
+"""The page about runs: what each recommends as trained, and with popularity removed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from html import escape
 
+import numpy as np
+from numpy.typing import NDArray
+
 from counterpop.auditing import DEFINITIONS, GROUP_RULE
+from counterpop.encoding import to_json
 from counterpop.evaluation import PER_USER
-from counterpop.ledger import gradient_picture
-from counterpop.reporting import figures
-from counterpop.reporting.findings import (
-    SIGNIFICANT,
-    RunReport,
-    are_comparable,
-    contrasts,
-    explanation,
-    headline,
-    is_left_alone,
-    own_contrasts,
-    sides,
-    verdict,
-)
-from counterpop.reporting.page import (
-    Section,
-    Tile,
-    card,
-    cards,
-    compose,
-    definitions,
-    folded,
-    missing,
-    panel,
-    panels,
-    wide,
-)
-from counterpop.reporting.tables import LABELS, format_figure, format_p, html_contrasts, html_measures
+from counterpop.ledger import GradientPicture, gradient_picture
+from counterpop.reporting import figures, findings
+from counterpop.reporting.findings import SIGNIFICANT, RunReport
+from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, missing, panel, panels, wide
+from counterpop.reporting.tables import LABELS, format_figure, format_p, html_contrasts, html_measures, html_table
 
 PERCENT = "\u00a0%"
+BIAS = (
+    "A recommender learns from what people chose, but people can only choose from what they are shown. Popular items "
+    "are shown more, so they end up being recommended more than people’s tastes justify."
+)
 INTRO = (
-    "A recommender learns from what people chose, and people choose among what they are shown. Popular "
-    "items are shown more, so they come to be recommended beyond anybody’s taste. This page says how much "
-    "of that is in a model as trained (plain), and what its lists are worth once it has been taken out "
-    "(adjusted)."
+    f"{BIAS} This page shows how strong that bias is in a model as trained (plain), and how good its lists are once "
+    "the bias has been removed (adjusted)."
+)
+FREQUENCY = (
+    "The share of users who are recommended an item, from the most popular item on the left to the least popular on "
+    "the right. The steeper the fall, the more popularity decides. Both axes are logarithmic. Points are means over "
+    "neighbouring ranks; a gap means never recommended."
+)
+GRADIENTS = (
+    "During training, an item is pulled towards the users who chose it, and pushed away from users for whom it was "
+    "sampled as an item they did not choose. The closer a cosine is to 1, the more that part decides the direction of "
+    "the total."
 )
 DEFINED = (
     (
         "Recall@k",
-        "Of a user’s held-out items, the share that is among the k recommended: hits / number of "
-        "held-out items. Mean over users who have at least one.",
+        "The share of a user’s held-out items that are among the k recommended ones. Mean over users with at least one "
+        "held-out item.",
     ),
-    ("Hit rate@k", "1 if any held-out item is among the k recommended, else 0. Mean over the same users."),
+    ("Hit rate@k", "1 if any held-out item is among the k recommended ones, otherwise 0. Mean over the same users."),
     (
         "NDCG@k",
-        "Hits count more the higher they stand: DCG = sum of 1 / log2(rank + 1) over the hits, "
-        "divided by the DCG of a perfect list of min(k, held-out items) hits. Mean over the same users.",
+        "Hits near the top count more: DCG = sum of 1 / log2(rank + 1) over the hits, divided by the DCG of a perfect "
+        "list with min(k, held-out items) hits. Mean over the same users.",
     ),
     *(
         (DEFINITIONS[name].label, DEFINITIONS[name].text)
         for name in ("average_popularity", "tail_share", "coverage", "gini")
     ),
-    ("The log", "Popularity is counted in what the model was trained on."),
+    ("The log", "Here the log is the data the model was trained on. Popularity is counted in it."),
     (
         "Popularity groups",
-        f"{GROUP_RULE} Recall of a group: hits in it / held-out pairs in it, over all users together.",
+        f"{GROUP_RULE} Recall of a group: hits in the group / held-out pairs in the group, over all users together.",
     ),
     (
         "Strengths",
-        "How much of the popular direction is taken out of item vectors, and of the conformity "
-        "direction out of user vectors: v − strength (v · d) d for a unit vector d.",
+        "How much of the popular direction is removed from item vectors, and of the conformity direction from user "
+        "vectors: v − strength (v · d) d for a unit vector d.",
     ),
     (
         "Pull and push",
-        "The sums, over all training steps, of what lifted an item as a seen one and of what "
-        "lowered it as a negative one. The whole is pull + push, the push with its minus sign.",
+        "Summed over all training steps: pull is what raised an item as a positive example, push is what lowered it "
+        "as a negative one. The total is pull + push, where push is negative.",
     ),
     (
         "Intervals and p",
-        "95 % intervals by bootstrap over users. p by a paired randomisation test: how often "
-        "differences with random signs have a mean at least as far from zero.",
+        "95 % intervals are bootstrapped over users. p comes from a paired randomisation test: how often differences "
+        "with random signs have a mean at least as far from zero.",
     ),
 )
 
 
 def render_runs(reports: Sequence[RunReport], title: str) -> str:
-    """The whole page as text."""
+    """The whole page as HTML."""
     sections = (_comparison, _groups, _frequency, _gradients, _strengths, _training, _defined)
-    first = cards([_card(report) for report in reports])
+    first = cards([card(escape(r.name), findings.headline(r), findings.explanation(r), _tiles(r)) for r in reports])
     return compose(title, INTRO, first, [section(reports) for section in sections])
 
 
-def _card(report: RunReport) -> str:
-    return card(escape(report.name), headline(report), explanation(report), _tiles(report))
-
-
 def _tiles(report: RunReport) -> list[Tile]:
-    """The few numbers of the first screen, before and after."""
+    """The few numbers at the top of the page, before and after."""
     found, mean = report.evaluation, float(report.item_counts.mean())
-    before, after = (m.average_popularity / mean if mean else 0.0 for m in (found.plain, found.adjusted))
-    row = found.comparison["recall"]
-    points = [100 * row[name] for name in ("difference", "low", "high")]
-    change = (
-        f": {points[0]:+.1f} points ({points[1]:+.1f} to {points[2]:+.1f}), {format_p(row['p_value'])}, "
-        f"{verdict('recall', row)}"
-    )
+    both = found.plain, found.adjusted
+    times = [f"{m.average_popularity / mean if mean else 0.0:.1f}" for m in both]
+    note = f"recall@{found.k} on {found.on}"
+    if findings.is_adjusted(found):
+        row = found.comparison["recall"]
+        change, low, high = (100 * row[name] for name in ("difference", "low", "high"))
+        word = findings.verdict("recall", row)
+        note += f": {change:+.1f} points ({low:+.1f} to {high:+.1f}), {format_p(row['p_value'])}, {word}"
+    tail = (format_figure("tail_share", m.tail_share) for m in both)
     tiles = [
+        Tile("Popularity", _change(*times), f"times the interactions of an average item ({mean:,.1f})"),
         Tile(
-            "Popularity",
-            _change(f"{before:.1f}", f"{after:.1f}"),
-            f"times as many interactions as an average item has ({mean:,.1f})",
+            "Tail items",
+            _change(*tail),
+            "of recommendations are not among the popular items (80&nbsp;% of interactions)",
         ),
-        Tile(
-            "From the tail",
-            _change(*(format_figure("tail_share", m.tail_share) for m in (found.plain, found.adjusted))),
-            "of recommendations are items outside the first 80&nbsp;% of interactions",
-        ),
-        Tile(
-            "Choices found",
-            _change(*(_percent(m.recall) for m in (found.plain, found.adjusted))),
-            f"recall@{found.k} on {found.on}{'' if is_left_alone(found) else change}",
-        ),
+        Tile("Held-out choices found", _change(*(_percent(m.recall) for m in both)), note),
     ]
     if report.truth is not None:
         shown = _change(*(_percent(report.truth[kind]) for kind in ("plain", "adjusted")))
-        tiles.append(Tile("True favourites found", shown, "known here, because this world is made up"))
+        tiles.append(Tile("True favourites found", shown, "known here because this world is synthetic"))
     return tiles
 
 
@@ -132,34 +114,31 @@ def _percent(share: float) -> str:
 
 
 def _change(before: str, after: str) -> str:
-    """Both figures, or one where they are the same; the sign of a share is shown once."""
+    """Both values, or one if they are the same; the percent sign is shown once."""
     return before if before == after else f"{before.removesuffix(PERCENT)} → {after}"
 
 
 def _comparison(reports: Sequence[RunReport]) -> Section:
-    found = [*own_contrasts(reports), *contrasts(reports)]
+    found = [*findings.own_contrasts(reports), *findings.contrasts(reports)]
     number = len(found) * len(PER_USER)
-    apart = [escape(r.name) for r in reports[1:] if not are_comparable(r, reports[0])]
-    alone = (
-        f" {', '.join(apart)}: not compared with {escape(reports[0].name)}, because users, held-out pairs or k differ."
-        if apart
-        else ""
+    other = [escape(r.name) for r in reports[1:] if not findings.are_comparable(r, reports[0])]
+    note = (
+        "Differences with their 95&nbsp;% intervals. “Improved”, “worse”, “higher” and “lower” appear only where "
+        f"p&nbsp;&lt;&nbsp;{SIGNIFICANT}. The p-values are not corrected for the {number} comparisons in this table, "
+        f"about {number * SIGNIFICANT:.1g} of which would look significant by chance."
     )
-    body = (
-        panels([panel("Popularity against recall", "", figures.trade_off(reports))])
-        + wide("Comparison", html_measures(reports))
-        + '<p class="lead">Differences with their 95&nbsp;% interval. “Improved”, “worse”, “higher” and '
-        "“lower” "
-        f"are said only where p &lt; {SIGNIFICANT}; the p-values are not corrected for the {number} "
-        f"comparisons of this table, of which chance alone would make about {number * SIGNIFICANT:.1g} look "
-        f"so.{alone}</p>" + wide("Differences", html_contrasts(found))
-    )
+    if other:
+        first = escape(reports[0].name)
+        note += f" {', '.join(other)}: not compared with {first}, because users, held-out pairs or k differ."
     return Section(
         "Comparison",
-        "Every run as trained (plain) and with popularity taken out (adjusted). In the figure hollow is "
-        "plain and filled adjusted; up finds more of what users chose later, left is less popular. Thin "
-        "lines and small figures are 95&nbsp;% intervals.",
-        body,
+        "Every run as trained (plain) and with popularity removed (adjusted). In the chart, hollow marks are plain and "
+        "filled ones adjusted. Higher means that more of what users chose later is found; further left means less "
+        "popular. Thin lines and small numbers are 95&nbsp;% intervals.",
+        panels([panel("Popularity against recall", "", figures.trade_off(reports))])
+        + wide("Comparison", html_measures(reports))
+        + f'<p class="lead">{note}</p>'
+        + wide("Differences", html_contrasts(found)),
     )
 
 
@@ -170,34 +149,21 @@ def _groups(reports: Sequence[RunReport]) -> Section:
         shown.append(panel("What is recommended", name, figures.exposure_by_group(r.evaluation, r.item_counts)))
         shown.append(panel("What is found", name, figures.recall_by_group(r.evaluation)))
     return Section(
-        "Who gets the recommendations",
-        "Items sorted by popularity: four groups of 5&nbsp;% of the items each, then the rest. First, how "
-        "much of all recommendations goes to each group, beside its share of the interactions the model "
-        "learned from. Then, how much of what was held out of each group the lists find. Thin lines are "
+        "Which items get recommended",
+        f"{GROUP_RULE} First, each group’s share of all recommendations, beside its share of the interactions the "
+        "model learned from. Then, the share of each group’s held-out pairs that the lists find. Thin lines are "
         "95&nbsp;% intervals.",
         panels(shown),
     )
 
 
 def _frequency(reports: Sequence[RunReport]) -> Section:
-    return Section(
-        "How often an item is recommended",
-        "Share of users to whom an item is recommended, from the most popular item on the left to the least "
-        "popular on the right. The steeper the fall, the more popularity decides. Both axes are logarithmic; "
-        "points are means over neighbouring ranks, and a gap means never.",
-        panels(
-            panel(
-                "Frequency by popularity",
-                escape(r.name),
-                figures.frequency_by_rank(
-                    {kind.capitalize(): measures.exposure for kind, measures in sides(r.evaluation).items()},
-                    len(r.evaluation.plain.users),
-                    r.item_counts,
-                ),
-            )
-            for r in reports
-        ),
-    )
+    shown = []
+    for r in reports:
+        exposures = {kind.capitalize(): measures.exposure for kind, measures in findings.sides(r.evaluation).items()}
+        figure = figures.frequency_by_rank(exposures, len(r.evaluation.plain.users), r.item_counts)
+        shown.append(panel("Frequency by popularity", escape(r.name), figure))
+    return Section("How often an item is recommended", FREQUENCY, panels(shown))
 
 
 def _gradients(reports: Sequence[RunReport]) -> Section:
@@ -205,27 +171,24 @@ def _gradients(reports: Sequence[RunReport]) -> Section:
     for r in reports:
         name = escape(r.name)
         if r.ledger is None:
-            shown.append(missing(name, "kept no ledger of its training, so this picture is left out."))
+            shown.append(missing(name, "kept no ledger of its training, so these charts are left out."))
             continue
-        picture = gradient_picture(r.ledger)
-        shown.append(panel("Direction", name, figures.gradient_cosines(picture, r.item_counts)))
-        shown.append(panel("Size", name, figures.gradient_norms(picture, r.item_counts)))
+        shown += gradient_panels(gradient_picture(r.ledger), r.item_counts, name)
     return Section("Where the popularity comes from", GRADIENTS, panels(shown))
 
 
-GRADIENTS = (
-    "While training, an item is pulled towards the users who chose it and pushed away from users for whom "
-    "it was drawn as an example of something not chosen. The nearer a cosine is to 1, the more that part "
-    "decides where the sum of both points."
-)
+def gradient_panels(picture: GradientPicture, item_counts: NDArray[np.int64], name: str = "") -> list[str]:
+    return [
+        panel("Direction", name, figures.gradient_cosines(picture, item_counts)),
+        panel("Size", name, figures.gradient_norms(picture, item_counts)),
+    ]
 
 
 def _strengths(reports: Sequence[RunReport]) -> Section:
     shown = []
     for r in reports:
         if r.grid is None:
-            why = "has no grid of strengths (they were given, or not tuned)."
-            shown.append(missing(escape(r.name), why))
+            shown.append(missing(escape(r.name), "has no grid of strengths: they were given, or not tuned."))
             continue
         metrics = list(r.grid.values)
         first = "recall" if "recall" in metrics else metrics[0]
@@ -234,8 +197,8 @@ def _strengths(reports: Sequence[RunReport]) -> Section:
         shown.append(panel("Every pair of strengths", escape(r.name), figure, choices, metrics.index(first)))
     return Section(
         "How strongly to adjust",
-        "Each cell is one pair of strengths, measured on the validation part, never on the test part. At "
-        "0, 0 the model is as trained; at 1 a direction is taken out; beyond 1 it is turned round.",
+        "Each cell is one pair of strengths, measured on the validation part, never on the test part. At 0, 0 the "
+        "model is as trained. At 1 a direction is removed completely; above 1 it changes sign.",
         panels(shown),
     )
 
@@ -251,19 +214,18 @@ def _training(reports: Sequence[RunReport]) -> Section:
         validation = figures.validation_curve(r.history)
         if validation is not None:
             shown.append(panel("Validation", name, validation))
-    lead = "The loss of every epoch, and validation metrics where they were measured."
-    return Section("Training", lead, panels(shown))
+    return Section("Training", "The loss of every epoch, and the validation metrics if measured.", panels(shown))
 
 
 def _defined(reports: Sequence[RunReport]) -> Section:
     body = definitions(DEFINED) + "".join(_settings(report) for report in reports)
-    return Section("How the numbers are defined", "Every word and figure of this page.", body)
+    return Section("How the numbers are defined", "Every term and number on this page.", body)
 
 
 def _settings(report: RunReport) -> str:
-    rows = ""
-    for name, value in report.settings.items():
-        shown = value if isinstance(value, str) else json.dumps(value, default=str)
-        rows += f'<tr><th scope="row">{escape(str(name))}</th><td>{escape(shown)}</td></tr>'
-    body = f'<table class="settings"><tbody>{rows}</tbody></table>' if rows else "<p>None were recorded.</p>"
-    return folded(f"Settings and versions: {escape(report.name)}", body)
+    rows = [
+        (escape(str(name)), [escape(value if isinstance(value, str) else to_json(value))])
+        for name, value in report.settings.items()
+    ]
+    body = html_table((), rows, "settings") if rows else "<p>None were recorded.</p>"
+    return f"<details><summary>Settings and versions: {escape(report.name)}</summary>{body}</details>"

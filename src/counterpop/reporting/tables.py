@@ -1,8 +1,8 @@
-"""The comparison of runs as tables: for the terminal, and as HTML."""
+"""Comparisons and audits as tables: for the terminal, and as HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
 
@@ -23,10 +23,8 @@ LABELS = {
     "coverage": "Coverage",
     "gini": "Gini",
 }
-
-
 GROUP_NAMES = ("0–5", "5–10", "10–15", "15–20", "20–100")
-"""Popularity groups, in per cent of the items, most popular first."""
+"""Popularity groups, in percent of the items, most popular first."""
 SEGMENT_FIGURES = {
     "profile_popularity": "Popularity chosen",
     "average_popularity": "Popularity shown",
@@ -39,7 +37,7 @@ SEGMENT_FIGURES = {
 
 
 def format_figure(metric: str, value: float, signed: bool = False) -> str:
-    r"""A figure as it is shown; a dash where there is none.
+    r"""A value as text; a dash if it is NaN or infinite.
 
     >>> format_figure("recall", 0.12345), format_figure("tail_share", 0.5), format_figure("recall", 0.1, True)
     ('0.1235', '50.0\xa0%', '+0.1000')
@@ -54,7 +52,7 @@ def format_figure(metric: str, value: float, signed: bool = False) -> str:
 
 
 def format_p(p_value: float) -> str:
-    """A p-value in words.
+    """A p-value as text.
 
     >>> format_p(0.0005), format_p(0.25)
     ('p < 0.001', 'p = 0.250')
@@ -63,16 +61,16 @@ def format_p(p_value: float) -> str:
 
 
 def format_interval(metric: str, low: float, high: float, signed: bool = False) -> str:
-    """An interval as it is shown: "low to high"."""
+    """An interval as text: "low to high"."""
     shown = format_figure(metric, low, signed).removesuffix("\u00a0%")
     return f"{shown} to {format_figure(metric, high, signed)}"
 
 
 def comparison_table(reports: Sequence[RunReport]) -> Table:
-    """Every run's metrics, plain and adjusted, with 95 % intervals and what the difference amounts to.
+    """Every run's metrics, plain and adjusted, with 95 % intervals and a verdict on each difference.
 
-    One block for each run, one line for each metric: it fits a terminal of 80 columns. Blocks at the end
-    compare each run with the first where they hold the same users.
+    One block per run and one row per metric, which fits a terminal of 80 columns. Blocks at the end compare
+    each run with the first, if both were measured on the same users.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "Plain", "Adjusted", "Difference"):
@@ -112,53 +110,63 @@ def _finding(metric: str, row: Mapping[str, float]) -> Text:
     return Text(verdict(metric, row)).append(f"\n{format_p(row['p_value'])}", style="dim")
 
 
+def html_table(columns: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], css: str = "") -> str:
+    """An HTML table; a row is its name and its cells, all of them HTML. Without columns it has no header."""
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    body = "".join(
+        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n' for name, cells in rows
+    )
+    header = head and f"<thead><tr>{head}</tr></thead>"
+    return f'<table class="{css}">{header}<tbody>{body}</tbody></table>'
+
+
+def _data(metric: str, value: float, signed: bool = False) -> str:
+    """A value as text that also carries its exact number."""
+    return f'<data value="{value!r}">{format_figure(metric, value, signed)}</data>'
+
+
 def html_measures(reports: Sequence[RunReport]) -> str:
-    """The comparison as an HTML table: plain and, where it differs, adjusted; one column for each metric."""
-    columns = "".join(f'<th scope="col">{label}</th>' for label in LABELS.values())
-    body = ""
+    """The metrics of every run, plain and, if they differ, adjusted; one column per metric."""
+    rows = []
     for report in reports:
         found = report.evaluation
-        strengths = f"{found.item_strength:g} item, {found.user_strength:g} user"
+        strengths = f"strengths {found.item_strength:g} item, {found.user_strength:g} user"
         for kind, measures in sides(found).items():
-            note = "as trained" if kind == "plain" else f"strengths {strengths}"
-            cells = "".join(_html_cell(measures, metric) for metric in LABELS)
+            note = "as trained" if kind == "plain" else strengths
             name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {found.on}</small>"
-            body += f'<tr class="{kind}"><th scope="row">{name}</th>{cells}</tr>\n'
-    return f'<table><thead><tr><th scope="col">Lists</th>{columns}</tr></thead><tbody>{body}</tbody></table>'
+            rows.append((name, [_html_cell(measures, metric) for metric in LABELS]))
+    return html_table(["Lists", *LABELS.values()], rows)
 
 
 def _html_cell(measures: Measures, metric: str) -> str:
-    value = getattr(measures, metric)
-    interval = ""
-    if metric in measures.intervals:
-        interval = f"<small>{format_interval(metric, *measures.intervals[metric])}</small>"
-    return f'<td><data value="{value!r}">{format_figure(metric, value)}</data>{interval}</td>'
+    around = measures.intervals.get(metric)
+    interval = f"<small>{format_interval(metric, *around)}</small>" if around else ""
+    return _data(metric, getattr(measures, metric)) + interval
 
 
 def html_contrasts(found: Sequence[Contrast]) -> str:
-    """The differences, their intervals and p-values as an HTML table: one row for each comparison."""
-    columns = "".join(f'<th scope="col">{LABELS[metric]}</th>' for metric in PER_USER)
-    body = "".join(map(_html_contrast, found))
-    return f'<table><thead><tr><th scope="col">Lists</th>{columns}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _html_contrast(contrast: Contrast) -> str:
-    cells = ""
-    for metric in PER_USER:
-        row = contrast.rows[metric]
-        word = verdict(metric, row)
-        interval = format_interval(metric, row["low"], row["high"], signed=True)
-        cells += (
-            f'<td><data value="{row["difference"]!r}">{format_figure(metric, row["difference"], True)}</data>'
-            f"<small>{interval}</small><small>{format_p(row['p_value'])}</small>"
-            f'<small class="{word.split()[0]}">{word}</small></td>'
+    """The differences with their intervals and p-values; one row per comparison."""
+    rows = (
+        (
+            f"{escape(contrast.first)}<small>against {escape(contrast.second)}</small>",
+            [_html_difference(metric, contrast.rows[metric]) for metric in PER_USER],
         )
-    name = f"{escape(contrast.first)}<small>against {escape(contrast.second)}</small>"
-    return f'<tr><th scope="row">{name}</th>{cells}</tr>\n'
+        for contrast in found
+    )
+    return html_table(["Lists", *(LABELS[metric] for metric in PER_USER)], rows)
+
+
+def _html_difference(metric: str, row: Mapping[str, float]) -> str:
+    word = verdict(metric, row)
+    return (
+        f"{_data(metric, row['difference'], True)}"
+        f"<small>{format_interval(metric, row['low'], row['high'], signed=True)}</small>"
+        f'<small>{format_p(row["p_value"])}</small><small class="{word.split()[0]}">{word}</small>'
+    )
 
 
 def audit_table(audits: Mapping[str, Audit]) -> Group:
-    """Every figure of the audits with its definition, then groups of items and segments of users."""
+    """Every metric of the audits with its definition, then groups of items and segments of users."""
     figures = _plain_table("", *audits)
     figures.columns[0].ratio = 1
     for metric, definition in DEFINITIONS.items():
@@ -181,7 +189,7 @@ def audit_table(audits: Mapping[str, Audit]) -> Group:
 
 
 def _plain_table(*columns: str, rule: str | None = None) -> Table:
-    """A table without lines, its first column on the left, and below it how its rows were made."""
+    """A table without lines, its first column left-aligned, and below it the rule that defines its rows."""
     table = Table(box=None, pad_edge=False, header_style="bold", caption=rule, caption_justify="left")
     for n, column in enumerate(columns):
         table.add_column(Text(column), justify="right" if n else "left", no_wrap=bool(n))
@@ -189,31 +197,23 @@ def _plain_table(*columns: str, rule: str | None = None) -> Table:
 
 
 def html_audit(audits: Mapping[str, Audit]) -> str:
-    """Every figure of the audits, its definition below its name."""
-    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in audits)
-    body = ""
+    """Every metric of the audits, with its definition below its name."""
+    rows = []
     for metric, definition in DEFINITIONS.items():
-        values = [one.measures[metric] for one in audits.values()]
-        cells = "".join(f'<td><data value="{value!r}">{format_figure(metric, value)}</data></td>' for value in values)
         source = f" <cite>{definition.source}.</cite>" if definition.source else ""
         name = f"{definition.title}<small>{definition.text}{source}</small>"
-        body += f'<tr><th scope="row">{name}</th>{cells}</tr>\n'
-    return (
-        f'<table class="audit"><thead><tr><th scope="col">Figure</th>{columns}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
-    )
+        rows.append((name, [_data(metric, one.measures[metric]) for one in audits.values()]))
+    return html_table(["Metric", *map(escape, audits)], rows, "audit")
 
 
 def html_segments(audits: Mapping[str, Audit]) -> str:
-    """The segments of users: how many, and what they chose beside what they are shown."""
-    columns = "".join(f'<th scope="col">{label}</th>' for label in SEGMENT_FIGURES.values())
-    body = ""
-    for name, one in audits.items():
-        for segment in one.segments:
-            cells = "".join(f"<td>{format_figure(m, segment[m])}</td>" for m in SEGMENT_FIGURES)
-            label = f"{segment['name'].capitalize()}<small>{escape(name)}</small>"
-            body += f'<tr><th scope="row">{label}</th><td>{segment["users"]:,}</td>{cells}</tr>\n'
-    return (
-        f'<table><thead><tr><th scope="col">Users</th><th scope="col">Number</th>{columns}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+    """The segments of users: their size, and what they chose beside what they are shown."""
+    rows = (
+        (
+            f"{segment['name'].capitalize()}<small>{escape(name)}</small>",
+            [f"{segment['users']:,}", *(format_figure(metric, segment[metric]) for metric in SEGMENT_FIGURES)],
+        )
+        for name, one in audits.items()
+        for segment in one.segments
     )
+    return html_table(["Users", "Number", *SEGMENT_FIGURES.values()], rows)

@@ -1,1 +1,1 @@
-"""A run behind HTTP: the model as a value, the application around it, and its page."""
+"""A run served over HTTP: the model as a value, the application around it, and the dashboard."""

@@ -1,10 +1,9 @@
-"""The door of the server: tokens, limits of size, time and number, and the count of what came through."""
+"""What every request passes first: tokens, host names, limits on size, time and number, and counts."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
@@ -13,6 +12,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from counterpop.serving.refusals import UNEXPECTED, Refusal, problem
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -20,52 +21,42 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("counterpop.serving")
-OPEN_PATHS = frozenset(("/", "/page.js", "/page.css", "/healthz", "/readyz"))  # no token is asked for here
-UNFORESEEN = "something unforeseen went wrong; the server's log says what"
+OPEN_PATHS = frozenset(("/", "/page.js", "/curve.js", "/page.css", "/healthz", "/readyz"))  # need no token
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 @dataclass(frozen=True)
 class Limits:
     body: int = 1 << 20
-    """Bytes of a request's body."""
+    """Maximum size of a request's body, in bytes."""
     seconds: float = 10.0
-    """From the headers of a request, once they are here, to its answer."""
+    """Maximum time to answer a request once its headers have arrived."""
     at_once: int = 256
-    """Requests under way."""
+    """Maximum number of concurrent requests."""
 
 
 class Counts:
-    """What /metrics shows."""
+    """The counts behind /metrics."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each counter
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they add a line per counter
         self.registry = CollectorRegistry()
         self.requests = Counter("counterpop_requests", "Requests answered.", ["path", "status"], registry=self.registry)
         self.seconds = Histogram(
             "counterpop_request_seconds",
-            "Seconds from request to answer.",
+            "Seconds from request to response.",
             ["path"],
             registry=self.registry,
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
         )
-        self.lists = Counter("counterpop_lists", "Lists of recommendations made.", registry=self.registry)
-        self.fallbacks = Counter("counterpop_fallback_lists", "Lists made for unknown users.", registry=self.registry)
-        self.reloads = Counter(
-            "counterpop_reloads", "New runs taken up, or refused.", ["result"], registry=self.registry
-        )
-        self.version = Gauge("counterpop_run_version", "Counts the runs taken up.", registry=self.registry)
-
-
-class Refusal(Exception):
-    """An answer with a status and one sentence."""
-
-    def __init__(self, status: int, detail: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        self.status, self.detail, self.headers = status, detail, headers
+        self.lists = Counter("counterpop_lists", "Recommendation lists computed.", registry=self.registry)
+        self.fallbacks = Counter("counterpop_fallback_lists", "Lists for unknown users.", registry=self.registry)
+        self.reloads = Counter("counterpop_reloads", "New runs loaded or refused.", ["result"], registry=self.registry)
+        self.version = Gauge("counterpop_run_version", "Number of runs loaded so far.", registry=self.registry)
 
 
 class Guard:
-    """An ASGI application around another: what it lets in is within limits and has been read in full."""
+    """An ASGI application around another, which sees only requests within the limits, with complete bodies."""
 
     def __init__(
         self,
@@ -88,7 +79,7 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if scope["method"] == "HEAD":  # as GET; the server leaves the body out
+        if scope["method"] == "HEAD":  # answered as GET; the server omits the body
             scope = {**scope, "method": "GET"}
         start, status = time.perf_counter(), 0
 
@@ -105,13 +96,15 @@ class Guard:
         except Refusal as refusal:
             await refuse(watched, refusal)
         except TimeoutError:
-            if status:  # the answer is on its way: all that is left is to break it off
+            if status:  # the response has begun: all we can do is abort it
                 raise
-            await refuse(watched, Refusal(503, f"no answer within {self.limits.seconds:g} seconds; ask for less"))
+            await refuse(
+                watched, Refusal(503, f"no answer within {self.limits.seconds:g} seconds; send a smaller request")
+            )
         except Exception:
-            log.exception("failed: %s %s", scope["method"], scope["path"])
+            log.exception("request failed: %s %s", scope["method"], scope["path"])
             if not status:
-                await refuse(watched, Refusal(500, UNFORESEEN))
+                await refuse(watched, Refusal(500, UNEXPECTED))
         finally:
             self.under_way -= 1
             path = scope["path"] if scope["path"] in self.paths else "other"
@@ -129,26 +122,27 @@ class Guard:
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.under_way > self.limits.at_once:
-            raise Refusal(503, f"{self.limits.at_once} requests are under way; try later", [(b"retry-after", b"1")])
+            detail = f"{self.limits.at_once} requests are already in progress; try again later"
+            raise Refusal(503, detail, [(b"retry-after", b"1")])
         if self.hosts is not None:
             host = headers.get(b"host", b"").decode("latin-1").lower()
             name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-            if name not in self.hosts:  # another name that leads here is a page's trick on a browser
-                raise Refusal(421, "this server answers only to localhost; --token-file opens it to others")
+            if name not in self.hosts:  # DNS rebinding: a web page may have pointed its own name at this server
+                raise Refusal(421, "this server answers only to localhost; use --token-file to open it to others")
         if self.tokens and scope["path"] not in OPEN_PATHS:
             kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-            # every token is compared, in full, whatever comes of it
+            # compare with every token, in constant time
             right = [hmac.compare_digest(given.strip(), token) for token in self.tokens]
             if kind.lower() != b"bearer" or not any(right):
                 raise Refusal(
                     401,
-                    "a bearer token is needed: send the header Authorization: Bearer TOKEN",
+                    "a bearer token is required: send the header Authorization: Bearer TOKEN",
                     [(b"www-authenticate", b"Bearer")],
                 )
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, deadline: float) -> Receive:
-        """The body, read in full, as a `receive` of its own."""
-        too_large = Refusal(413, f"a body may have at most {self.limits.body:,} bytes; send smaller batches")
+        """A `receive` that returns the whole body, which is read here."""
+        too_large = Refusal(413, f"the body may have at most {self.limits.body:,} bytes; send smaller batches")
         if int(headers.get(b"content-length", b"0")) > self.limits.body:
             raise too_large
         parts, size, more = [], 0, True
@@ -157,7 +151,7 @@ class Guard:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(400, "the request broke off")
+                        raise Refusal(400, "the connection was closed before the body was complete")
                     parts.append(message.get("body", b""))
                     size, more = size + len(parts[-1]), message.get("more_body", False)
                     if size > self.limits.body:
@@ -177,8 +171,3 @@ async def refuse(send: Send, refusal: Refusal) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]})
     await send({"type": "http.response.body", "body": body})
-
-
-def problem(detail: str) -> bytes:
-    """The body of every refusal; in ASCII, so that no text of a request can break it."""
-    return json.dumps({"detail": detail}).encode()

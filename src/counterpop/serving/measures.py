@@ -1,4 +1,4 @@
-"""What the dashboard's sliders move: every metric at every stop of both, measured beforehand."""
+"""The metrics behind the dashboard's sliders, measured in advance at every pair of stops."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from counterpop.tuning import EXPOSURE_BYTES, search_strengths
 
 HIGHEST = 2.0
 K = 20
-MOST_USERS = 50_000  # beyond it, users are drawn
+MOST_USERS = 50_000  # of more, a random sample is measured
 SAMPLE_STREAM = 600
 
 
 def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str, Any]:
     """Every metric at every pair of stops, ready for JSON: `values[name][a][b]`.
 
-    The stops are 0, 0.1, ... 2 (for more than 600,000 items 0, 0.2, ... 2) and the tuned strengths. Figures
-    are those of `evaluate` on the validation part; where it has more than `most_users` users, of as many
-    drawn at random. They come from the model that has not seen that part: of a refit run, the first.
+    The stops are 0, 0.1, ... 2 (above 600,000 items 0, 0.2, ... 2) and the tuned strengths. The metrics are those
+    of `evaluate` on the validation part, for a random sample of `most_users` users if it has more. They are
+    measured on the model that has not seen that part: for a refit run, the first one.
     """
     trial = model.trial
     everybody = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
@@ -30,7 +30,7 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     if len(everybody) > most_users:
         generator = np.random.default_rng([0, SAMPLE_STREAM])
         users = np.sort(generator.choice(everybody, most_users, replace=False))
-    fits = 4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # a count of every item and pair
+    fits = 4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # one count per item and pair
     step = 0.1 if fits else 0.2
     tuned = model.recommender.item_strength, model.recommender.user_strength
     directions = Directions(trial.recommender.item_direction, trial.recommender.user_direction)
@@ -44,7 +44,7 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
         users=users,
         item_strengths=_stops(step, tuned[0]),
         user_strengths=_stops(step, tuned[1]),
-        threads=1,  # the other cores go on answering
+        threads=1,  # the other cores keep answering requests
     )
     counts = trial.recommender.seen.item_counts
     group_of = popularity_groups(counts)

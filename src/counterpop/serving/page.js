@@ -1,24 +1,24 @@
 "use strict";
-// The sliders read figures that the server measured once for every pair of stops; only lists are asked for anew.
+// The server measures every pair of slider stops once, and the page holds all of it; only lists are requested again.
 
 const LABELS = {
   recall: "Recall", ndcg: "NDCG", hit_rate: "Hit rate", average_popularity: "Average popularity",
   tail_share: "Tail share", coverage: "Coverage", gini: "Gini",
 };
-const UP = ["recall", "ndcg", "hit_rate"];  // more is better; of the others, neither is
+const UP = ["recall", "ndcg", "hit_rate"];  // higher is better; for other metrics neither direction is
 const PERCENT = ["tail_share", "coverage"];
 const ACROSS = ["average_popularity", "tail_share", "coverage", "gini"];
-const LEANS_LOW = ["average_popularity", "gini"];  // popularity is less where these are lower
-const GROUPS = ["Most popular 5 %", "Next 5 %", "Next 5 %", "Next 5 %", "The rest, 80 %"];
+const LEANS_LOW = ["average_popularity", "gini"];  // lower means less popular
+const GROUPS = ["Most popular 5 %", "Next 5 %", "Next 5 %", "Next 5 %", "Remaining 80 %"];
 const LIST = 20;
 
 const $ = (id) => document.getElementById(id);
 const sliders = { item: $("item"), user: $("user") };
-let measured = null;   // what /measures gave
+let measured = null;   // the answer of /measures
 let person = null;     // whose lists are shown
-let asking = false;    // a request for lists is under way
+let asking = false;    // a request for lists is in progress
 let starting = false;  // the figures are being fetched
-let again = false;     // the sliders moved meanwhile
+let again = false;     // the sliders have moved since
 
 function make(tag, name, text) {
   const element = document.createElement(tag);
@@ -27,13 +27,7 @@ function make(tag, name, text) {
   return element;
 }
 
-function draw(tag, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  return element;
-}
-
-const whole = (value) => (Math.round(value) + 0).toLocaleString("en");  // + 0: there is a -0
+const whole = (value) => (Math.round(value) + 0).toLocaleString("en");  // + 0 turns -0 into 0
 const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
 const share = (value) => `${(100 * value).toFixed(1)} %`;
 
@@ -96,9 +90,9 @@ function showVerdict(stop) {
     : `${Math.abs(100 * value).toFixed(0)} % ${value > 0 ? more : less}`;
   const [popularity, recall] = [ratio("average_popularity"), ratio("recall")];
   $("verdict").textContent = stop.join() === plainStop().join()
-    ? "The model as trained: nothing is taken out."
-    : `Recommended items are ${words(popularity, "more popular", "less popular", "as popular")} than as trained, ` +
-      `and lists find ${words(recall, "more", "less", "as much")} of what users chose in the held-out part.`;
+    ? "The model as trained: nothing is removed."
+    : `Compared with the model as trained, recommended items are ${words(popularity, "more popular", "less popular", "equally popular")}, ` +
+      `and the lists find ${words(recall, "more", "less", "as much")} of what users chose in the held-out part.`;
 }
 
 function showTiles(stop) {
@@ -129,7 +123,7 @@ function makeGroups() {
     name.scope = "row";
     name.append(make("small", "", `${whole(group.items)} items`));
     const tick = make("div", "tick");
-    tick.title = `${share(group.interactions)} of the log`;
+    tick.title = `${share(group.interactions)} of interactions`;
     bars.append(make("div", "bar"), make("div", "bar now"), tick);
     cell.append(bars);
     row.append(name, cell, make("td"), make("td"));
@@ -138,7 +132,7 @@ function makeGroups() {
 }
 
 function showGroups(stop) {
-  // one scale for all stops, so that bars can be compared while a slider moves
+  // one scale for all stops, so that bars stay comparable while a slider moves
   const most = Math.max(...measured.groups.map((group, g) =>
     Math.max(group.interactions, ...measured.values[`group_${g + 1}_frequency`].flat())));
   [...$("groups").rows].forEach((row, g) => {
@@ -150,81 +144,6 @@ function showGroups(stop) {
     row.cells[2].textContent = share(shares[0]);
     row.cells[3].textContent = share(shares[1]);
   });
-}
-
-// ------------------------------------------------------------------------------------------ the trade-off
-
-let plot = null;  // scales and the moving point of the curve as it is drawn
-
-function ticks(low, high, many) {
-  const rough = (high - low) / many || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
-  const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) found.push(n * step);
-  return { found, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
-}
-
-function drawCurve() {
-  const [mx, my] = [$("x").value, $("y").value];
-  const width = Math.max(280, $("curve").clientWidth), height = Math.min(380, Math.max(260, 0.62 * width));
-  const [left, right, top, bottom] = [52, 14, 10, 44];
-  const points = [];
-  measured.item_strengths.forEach((_, a) => measured.user_strengths.forEach((_, b) =>
-    points.push({ stop: [a, b], x: at(mx, [a, b]), y: at(my, [a, b]) })));
-  const span = (values) => {
-    const low = Math.min(...values), high = Math.max(...values), room = 0.04 * (high - low || 1);
-    return [low - room, high + room];
-  };
-  const [x0, x1] = span(points.map((p) => p.x)), [y0, y1] = span(points.map((p) => p.y));
-  const X = (x) => left + (x - x0) / (x1 - x0) * (width - left - right);
-  const Y = (y) => height - bottom - (y - y0) / (y1 - y0) * (height - top - bottom);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img" });
-  const across = ticks(x0, x1, width / 90), up = ticks(y0, y1, height / 60);
-  const label = (metric, value, digits) => metric === "average_popularity" ? whole(value)
-    : PERCENT.includes(metric) ? `${(100 * value).toFixed(Math.max(0, digits - 2))} %` : value.toFixed(digits);
-  const write = (x, y, anchor, text) => {
-    const element = draw("text", { x, y, "text-anchor": anchor });
-    element.textContent = text;
-    svg.append(element);
-  };
-  for (const value of across.found) {
-    svg.append(draw("line", { class: "grid", x1: X(value), x2: X(value), y1: top, y2: height - bottom }));
-    write(X(value), height - bottom + 16, "middle", label(mx, value, across.digits));
-  }
-  for (const value of up.found) {
-    svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: Y(value), y2: Y(value) }));
-    write(left - 6, Y(value) + 4, "end", label(my, value, up.digits));
-  }
-  write((left + width - right) / 2, height - 6, "middle", LABELS[mx]);
-  for (const p of points) svg.append(draw("circle", { class: "all", cx: X(p.x), cy: Y(p.y), r: 2 }));
-  // the best y among points no more popular: a staircase drawn through its corners
-  const sign = LEANS_LOW.includes(mx) ? 1 : -1;
-  let best = -Infinity;
-  const edge = [...points].sort((p, q) => sign * (p.x - q.x) || q.y - p.y).filter((p) => p.y > best && ((best = p.y), true));
-  svg.append(draw("polyline", { class: "edge", points: edge.map((p) => `${X(p.x)},${Y(p.y)}`).join(" ") }));
-  const mark = (stop) => [X(at(mx, stop)), Y(at(my, stop))];
-  const [sx, sy] = mark(plainStop()), [tx, ty] = mark(tunedStop());
-  svg.append(draw("circle", { class: "start", cx: sx, cy: sy, r: 6 }));
-  svg.append(draw("path", { class: "tuned", d: `M${tx} ${ty - 9}l9 9l-9 9l-9 -9z` }));
-  const point = draw("circle", { class: "point", r: 6 });
-  svg.append(point);
-  svg.addEventListener("click", (event) => {
-    const box = svg.getBoundingClientRect(), scale = width / box.width;
-    const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
-    const far = (p) => (X(p.x) - x) ** 2 + (Y(p.y) - y) ** 2;
-    setDial(points.reduce((near, p) => far(p) < far(near) ? p : near).stop);
-  });
-  plot = { svg, mark, point, mx, my };
-  $("curve").replaceChildren(svg);
-}
-
-function placePoint(stop) {
-  const [cx, cy] = plot.mark(stop);
-  plot.point.setAttribute("cx", cx);
-  plot.point.setAttribute("cy", cy);
-  plot.svg.setAttribute("aria-label", `${LABELS[plot.my]} ${shown(plot.my, at(plot.my, stop))} at ` +
-    `${LABELS[plot.mx]} ${shown(plot.mx, at(plot.mx, stop))}; as trained ` +
-    `${shown(plot.my, at(plot.my, plainStop()))} at ${shown(plot.mx, at(plot.mx, plainStop()))}`);
 }
 
 // -------------------------------------------------------------------------------------------- one user
@@ -273,13 +192,13 @@ function drawLists(body) {
     line.dataset.item = row.item;
     return line;
   };
-  // the plain list says where an item goes, the other where it came from
+  // the plain list shows where an item goes, the other where it came from
   $("plain-list").replaceChildren(...body.plain.map((row) => entry(row, row.plain_rank, row.adjusted_rank, "to")));
   $("now-list").replaceChildren(...body.adjusted.map((row) => entry(row, row.plain_rank, row.adjusted_rank, "from")));
   const kept = body.adjusted.filter((row) => row.plain_rank <= body.plain.length).length;
   const mean = (list) => whole(list.reduce((sum, row) => sum + row.interactions, 0) / Math.max(1, list.length));
   $("person-note").textContent = `User ${body.user}: ${kept} of ${body.plain.length} items are in both lists. ` +
-    `A recommended item has ${mean(body.plain)} interactions as trained, ${mean(body.adjusted)} at these strengths.`;
+    `On average, a recommended item has ${mean(body.plain)} interactions as trained and ${mean(body.adjusted)} at these strengths.`;
 }
 
 async function showPerson(id) {
@@ -331,7 +250,7 @@ async function start() {
     const { body: about } = await ask("readyz");
     $("run").textContent = about.run;
     document.title = `${about.run} · counterpop`;
-    $("about").textContent = `${whole(about.users)} users, ${whole(about.items)} items, run of ${about.written.slice(0, 16).replace("T", " ")} UTC`;
+    $("about").textContent = `${whole(about.users)} users, ${whole(about.items)} items, run written ${about.written.slice(0, 16).replace("T", " ")} UTC`;
     if (about.failed_reload) say(about.failed_reload);
     let answer = await ask("measures");
     while (answer.status === 202) {
@@ -340,8 +259,8 @@ async function start() {
     }
     measured = answer.body;
     const wanted = new URLSearchParams(location.hash.slice(1));
-    const many = measured.users === measured.of_users ? `all ${whole(measured.users)} users` : `${whole(measured.users)} users drawn from the ${whole(measured.of_users)}`;
-    $("sample").textContent = `Measured on the validation part, lists of ${measured.k}, over ${many} with a held-out item there, at every stop of both sliders (steps of ${measured.step}).`;
+    const many = measured.users === measured.of_users ? `all ${whole(measured.users)} users` : `a random sample of ${whole(measured.users)} of the ${whole(measured.of_users)} users`;
+    $("sample").textContent = `Measured on the validation part, with lists of ${measured.k}, for ${many} who have a held-out item, at every stop of both sliders (steps of ${measured.step}).`;
     for (const [side, slider] of Object.entries(sliders)) {
       const stops = measured[`${side}_strengths`];
       slider.max = stops.length - 1;

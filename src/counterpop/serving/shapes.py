@@ -1,4 +1,4 @@
-"""What requests may hold and what answers look like: the OpenAPI description is made from these."""
+"""The parameters of requests and the shapes of answers; the OpenAPI description is generated from these."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from pydantic_core import PydanticCustomError
 MOST_K = 1000
 MOST_AUDITED_K = 100
 MOST_LISTS = 1024  # in one batch
-MOST_ENTRIES = 200_000  # of all lists of a batch together
+MOST_ENTRIES = 200_000  # in all lists of a batch together
 MOST_HISTORY = 1000
 STRONGEST = 10.0
-
 LONGEST_ID = 256
 
 
 def _whole(value: Any) -> Any:
-    """JSON knows 20.0 as a whole number; Python would also take true and "20"."""
+    """In JSON 20.0 is a whole number; Pydantic would also accept true and "20"."""
     if isinstance(value, bool | str):
         raise PydanticCustomError("whole", "Input should be a whole number")
     return value
@@ -29,18 +28,9 @@ def _id(value: Any) -> int | str:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and 1 <= len(value) <= LONGEST_ID and _is_unicode(value):
-        return value
+    if isinstance(value, str) and 1 <= len(value) <= LONGEST_ID and value == value.encode(errors="ignore").decode():
+        return value  # without half of a surrogate pair, which an answer could not quote
     raise PydanticCustomError("id", f"Input should be an id: a whole number, or text of 1 to {LONGEST_ID} characters")
-
-
-def _is_unicode(text: str) -> bool:
-    """False for half of a surrogate pair, which no answer could repeat."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
@@ -52,31 +42,32 @@ AnyId = Annotated[
 Strength = Annotated[float, Field(ge=-STRONGEST, le=STRONGEST, allow_inf_nan=False)]
 
 
-class Strengths(BaseModel):
+class Parameters(BaseModel):
+    """No parameters; the base of requests that have some. Any other parameter is refused."""
+
     model_config = ConfigDict(extra="forbid")
 
+
+class Dialled(Parameters):
     item_strength: Strength | None = Field(
-        None, description="How far the popular direction is taken out of items; the tuned one by default."
+        None, description="How much of the popular direction to remove from items; by default as tuned."
     )
     user_strength: Strength | None = Field(
-        None, description="How far the conformity direction is taken out of users; the tuned one by default."
+        None, description="How much of the conformity direction to remove from users; by default as tuned."
     )
-
-
-class Dialled(Strengths):
     k: int = Field(20, ge=1, le=MOST_K, description="Length of the list.")
 
 
-class Auditing(Strengths):
+class Auditing(Dialled):
     k: int = Field(20, ge=1, le=MOST_AUDITED_K, description="Length of the lists.")
 
 
 class ForUser(Dialled):
-    user: Id = Field(description="The user's id as the log has it.")
+    user: Id = Field(description="The user's id, as in the log.")
 
 
 class Batch(Dialled):
-    """Lists for many users, or for people known only by items they touched: one of the two."""
+    """Lists for many users, or for people known only by the items they interacted with: one of the two."""
 
     model_config = ConfigDict(
         strict=True, json_schema_extra={"oneOf": [{"required": ["users"]}, {"required": ["histories"]}]}
@@ -87,48 +78,38 @@ class Batch(Dialled):
     )
     users: list[AnyId] = Field(default=[], min_length=1, max_length=MOST_LISTS)
     histories: list[Annotated[list[AnyId], Field(min_length=1, max_length=MOST_HISTORY)]] = Field(
-        default=[], min_length=1, max_length=MOST_LISTS, description="Each a list of item ids."
+        default=[], min_length=1, max_length=MOST_LISTS, description="One list of item ids per person."
     )
 
 
-class ForItem(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    item: Id = Field(description="The item's id as the log has it.")
+class ForItem(Parameters):
+    item: Id = Field(description="The item's id, as in the log.")
     k: int = Field(20, ge=1, le=MOST_K)
     item_strength: Strength | None = None
 
 
-class OfUser(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class OfUser(Parameters):
     user: Id
 
 
-class Search(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Search(Parameters):
     search: str = Field("", max_length=256, description="The beginning of an id.")
 
 
-class Nothing(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
 class Problem(BaseModel):
-    detail: str = Field(description="One sentence: what must hold, what was got.")
+    detail: str = Field(description="One sentence: what is required, and what was received.")
 
 
 class Entry(BaseModel):
     item: int | str
     score: float
-    name: str | None = Field(None, description="Where the server was given a table of names.")
+    name: str | None = Field(None, description="Present if the server has a table of names.")
 
 
 class Recommended(BaseModel):
     user: int | str | None = Field(description="null for a history.")
     fallback: Literal["popular"] | None = Field(
-        description="Said where the user is unknown: the list is that of the tuned strengths, whatever was asked for."
+        description="Set if the user is unknown: the common list at the tuned strengths, whatever the request says."
     )
     items: list[Entry]
 
@@ -197,13 +178,13 @@ class Readiness(BaseModel):
     version: int
     users: int
     items: int
-    names: int | None = Field(description="How many items have a name; null without a table of names.")
+    names: int | None = Field(description="Number of items that have a name; null without a table of names.")
     unknown: Literal["popular", "404"]
     failed_reload: str | None
 
 
 class Audited(AtStrengths):
-    """As `counterpop audit RUN --json`, of the lists at these strengths."""
+    """The output of `counterpop audit RUN --json` for the lists at these strengths."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -219,7 +200,7 @@ class Health(BaseModel):
 
 
 class Measured(BaseModel):
-    """Every metric at every pair of stops: values[name][item stop][user stop]."""
+    """Every metric at every pair of slider stops: values[name][item stop][user stop]."""
 
     version: int
     k: int

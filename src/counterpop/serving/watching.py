@@ -1,4 +1,4 @@
-"""The run being served, and the watch over its folder: a new run takes the place of the old in one step."""
+"""The run being served, and the watch on its folder: a new run replaces the old one in one step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,14 +20,14 @@ log = logging.getLogger("counterpop.serving")
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where runs come from: `load` gives the present one, `stamp` changes when there is another."""
+    """Where runs come from: `load` returns the current one, and `stamp` changes whenever there is a new one."""
 
     load: Callable[[], ServedModel]
     stamp: Callable[[], object]
 
 
 class Watch:
-    """Holds the model that answers. A request takes `model` once and keeps it to its end."""
+    """Holds the model being served. A request reads `model` once and uses it until it is answered."""
 
     def __init__(self, source: Source, counts: Counts) -> None:
         self.source, self.counts = source, counts
@@ -45,34 +45,35 @@ class Watch:
         self.counts.version.set(self.version)
 
     async def measure(self) -> None:
-        """Measures the stops of the sliders for the model of the moment."""
+        """Measures every pair of slider stops for the current model."""
         version = self.version
         try:
             model = self.model
             found = await aside(lambda: measure_stops(model))
         except Exception as error:
+            failure = f"the dashboard's metrics could not be measured: {error}"
             if version == self.version:
-                self.measuring_failed = f"the dashboard's figures could not be measured: {error}"
-            log.error("the dashboard's figures could not be measured: %s", error)
+                self.measuring_failed = failure
+            log.error("%s", failure)
             return
         if version == self.version:
             self.measures = {"version": version, **found}
 
     async def look(self) -> bool:
-        """Takes up a new run if there is one; whether it did. One that cannot be loaded changes nothing."""
+        """Loads the new run if there is one; True if it did. A run that cannot be loaded changes nothing."""
         stamp = self.source.stamp()
         if stamp == self._stamp:
             return False
         try:
             model = await aside(self.source.load)
-        except Exception as error:  # whatever it is, the old run must be served on
-            if self.source.stamp() == stamp:  # else it was being written: look again
+        except Exception as error:  # whatever the cause, keep serving the old run
+            if self.source.stamp() == stamp:  # otherwise it was still being written: look again
                 self._stamp = stamp
-                self.failure = f"the new run was not taken up, the old one is still served: {error}"
+                self.failure = f"the new run could not be loaded, so the old one is still served: {error}"
                 self.counts.reloads.labels("refused").inc()
                 log.error("%s", self.failure)
             return False
-        if self.source.stamp() != stamp:  # its files may be of two runs
+        if self.source.stamp() != stamp:  # its files may come from two runs
             return False
         self._stamp = stamp
         self._take(model)
@@ -81,7 +82,7 @@ class Watch:
         return True
 
     async def keep_watch(self, every: float) -> None:
-        """Looks for ever; measures each model it takes up, beside serving it."""
+        """Looks for new runs forever, and measures each in the background."""
         measuring = asyncio.create_task(self.measure())
         while True:
             await asyncio.sleep(every)
@@ -91,26 +92,15 @@ class Watch:
 
 
 async def aside(work: Callable[[], T]) -> T:
-    """What the work returns, done in a thread that does not keep the server from stopping."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():  # nobody waits any more
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    """The result of the work, done in a daemon thread, which does not keep the server from stopping."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on it cannot be cancelled, so the thread can always settle it
 
     def run() -> None:
-        result, failed = None, None
         try:
-            result = work()
+            future.set_result(work())
         except BaseException as error:
-            failed = error
-        with suppress(RuntimeError):  # the loop is gone: the server has stopped
-            loop.call_soon_threadsafe(settle, result, failed)
+            future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

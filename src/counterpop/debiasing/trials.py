@@ -1,0 +1,189 @@
+"""Settings, held-out pairs for tuning and for testing, and the effect of an adjustment on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from counterpop.adjustment import Adjustment
+from counterpop.directions import Directions, ItemDirection, UserDirection
+from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.errors import InputError
+from counterpop.evaluation import PER_USER, Measures, compare, measure
+from counterpop.interactions import IntArray, Interactions, pair_keys
+from counterpop.ranking import rank, tie_order
+from counterpop.splits import draw_by_item
+from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths, search_strengths
+
+# Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
+# total unless that is more than a share of the log.
+LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 10_000, 0.2
+MOST_SCORES = 2_000_000_000  # users x items on each side; more users add little and take minutes
+SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
+USER_STREAM, PAIR_STREAM = 500, 501
+PART_NAMES = "uniform", "ordinary"
+
+
+@dataclass(frozen=True)
+class DebiasSettings:
+    """The settings of `debias` and `check_drift`, which take them as keywords."""
+
+    target: Target = "recall"
+    """The metric to optimise on uniform held-out pairs."""
+    floor: Mapping[str, float] | None = None
+    """`{"ndcg": 0.98}` keeps at least this share of the plain model's NDCG on ordinary held-out pairs."""
+    k: int = 20
+    """Length of the recommendation lists."""
+    item_direction: ItemDirection | None = None
+    user_direction: UserDirection | None = None
+    """How to find the directions: see `find_directions`, also for the defaults."""
+    drop_unknown: bool = False
+    """Leave out ids of the logs that have no vector, with a warning, instead of raising `InputError`."""
+    seed: int = 0
+    report: Callable[[str], None] = lambda stage: None
+    """Called with the name of each stage as it starts."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> DebiasSettings:
+        """These settings, the rest by default; raises `InputError` if one of them does not exist."""
+        names = [field.name for field in fields(cls)]
+        unknown = [name for name in settings if name not in names]
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+        return cls(**settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """A model before and after, on the same held-out pairs of users on whom nothing was tuned."""
+
+    plain: Measures
+    adjusted: Measures
+    comparison: Mapping[str, Mapping[str, float]]
+
+    def gain(self, target: Target) -> float:
+        """By how much the target improved; below 0 if it got worse."""
+        sign = -1 if target in LOWER_IS_BETTER else 1
+        return sign * float(getattr(self.adjusted, target) - getattr(self.plain, target))
+
+    def is_proven(self, target: Target) -> bool:
+        """Whether the difference is statistically significant.
+
+        By the paired test. Coverage and Gini, which are properties of all lists together, have none: their two
+        intervals must not overlap.
+        """
+        if target in PER_USER:
+            return self.comparison[target]["p_value"] < SIGNIFICANT
+        (low, high), (other_low, other_high) = (m.intervals[target] for m in (self.plain, self.adjusted))
+        return high < other_low or other_high < low
+
+    def is_better(self, target: Target) -> bool:
+        """Whether the target improved significantly."""
+        return self.gain(target) > 0 and self.is_proven(target)
+
+    def proof(self, target: Target) -> str:
+        """What `is_proven` is based on, in words."""
+        if target in PER_USER:
+            return f"p = {self.comparison[target]['p_value']:.2g}, and p < {SIGNIFICANT} is required"
+        return f"the 95 % intervals {'do not ' if self.is_proven(target) else ''}overlap"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "users": len(self.plain.users),
+            "plain": self.plain.to_json(),
+            "adjusted": self.adjusted.to_json(),
+            "comparison": {name: dict(row) for name, row in self.comparison.items()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Held-out pairs, and what the users behind them have seen before."""
+
+    seen: Interactions
+    tuning: Interactions
+    """Held-out pairs of the users on whom strengths are tuned."""
+    test: Interactions
+    """Held-out pairs of the other users, on whom the effect is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The held-out pairs of an experiment."""
+
+    parts: tuple[Part, Part]
+    """Uniform pairs, which hold every item about equally often, and ordinary ones, drawn at random."""
+    in_sample: bool
+    """Whether they come from the log the model was trained on."""
+    sample: int | None
+    """Maximum number of users on each side, if a random sample was drawn; else None."""
+
+
+def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
+    """Held-out pairs of a later log, or else of the log itself, for users to tune on and users to test on."""
+    generator, in_sample = np.random.default_rng([seed, PAIR_STREAM]), later is None
+    if later is None:
+        of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
+        uniform = draw_by_item(log, np.full(log.n_items, of_each), generator)
+        ordinary = generator.choice(len(log), len(uniform), replace=False)
+        masks = [np.isin(np.arange(len(log)), rows) for rows in (uniform, ordinary)]
+        parts = [(log.rows(~mask), log.rows(mask)) for mask in masks]
+    else:
+        later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
+        if not len(later):
+            raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
+        flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
+        uniform = np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))
+        parts = [(log, later.rows(uniform)), (log, later)]
+    chance = np.random.default_rng([seed, USER_STREAM]).random(log.n_users)
+    most = max(1, MOST_SCORES // log.n_items)
+    divided, sampled = [], False
+    for seen, held in parts:
+        sides = []
+        for tuning in (True, False):
+            users = np.flatnonzero((held.user_counts > 0) & ((chance < 0.5) == tuning))
+            if not len(users):
+                raise InputError(
+                    "held-out pairs of several users are needed, to tune on some and test on others, got those of "
+                    f"{int((held.user_counts > 0).sum())}; pass a longer log"
+                )
+            sampled |= len(users) > most
+            users = users[np.argsort(chance[users])[:most]]
+            sides.append(held.rows(np.isin(held.user_ix, users)))
+        divided.append(Part(seen, *sides))
+    return Trial((divided[0], divided[1]), in_sample, most if sampled else None)
+
+
+def tune_on(
+    trial: Trial, vectors: Embeddings, directions: Directions, settings: DebiasSettings, cells: IntArray | None = None
+) -> tuple[list[Grid], tuple[float, float]]:
+    """The grids of both parts, measured on the tuning users, and the best strengths; `cells` are groups of users."""
+    grids = []
+    for name, part in zip(PART_NAMES, trial.parts, strict=True):
+        settings.report(f"measuring every pair of strengths on {name} pairs")
+        grids.append(search_strengths(vectors, directions, part.seen, part.tuning, k=settings.k, user_groups=cells))
+    return grids, choose_strengths(grids[0], settings.target, settings.floor, grids[1])
+
+
+def measure_on(
+    part: Part,
+    vectors: Embeddings,
+    adjustment: Adjustment,
+    settings: DebiasSettings,
+    strengths: tuple[FloatArray, FloatArray] | None = None,
+) -> Measures:
+    """The measures of an adjustment on the test users; `strengths` are those of every user (U,), if they differ."""
+    users = np.flatnonzero(part.test.user_counts).astype(np.int32)
+    own = () if strengths is None else (side[users] for side in strengths)
+    queries = adjustment.query(vectors.user_vectors[users], *own)
+    ties = tie_order(vectors.item_ids)
+    lists, _ = rank(queries, vectors.item_vectors, settings.k, users=users, seen=[part.seen], ties=ties)
+    return measure(lists, users, part.seen, part.test, seed=settings.seed)
+
+
+def effect_of(plain: Measures, adjusted: Measures, settings: DebiasSettings) -> Effect:
+    """The effect, with the paired tests."""
+    return Effect(plain, adjusted, compare(adjusted, plain, seed=settings.seed))

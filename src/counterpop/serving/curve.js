@@ -1,0 +1,81 @@
+"use strict";
+// The chart of the trade-off: every pair of stops as a point; a click moves the sliders. Shares its names with page.js.
+
+function draw(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+let plot = null;  // the chart as drawn: its scales and the moving point
+
+function ticks(low, high, many) {
+  const rough = (high - low) / many || 1, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
+  const found = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) found.push(n * step);
+  return { found, digits: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
+}
+
+function drawCurve() {
+  const [mx, my] = [$("x").value, $("y").value];
+  const width = Math.max(280, $("curve").clientWidth), height = Math.min(380, Math.max(260, 0.62 * width));
+  const [left, right, top, bottom] = [52, 14, 10, 44];
+  const points = [];
+  measured.item_strengths.forEach((_, a) => measured.user_strengths.forEach((_, b) =>
+    points.push({ stop: [a, b], x: at(mx, [a, b]), y: at(my, [a, b]) })));
+  const span = (values) => {
+    const low = Math.min(...values), high = Math.max(...values), room = 0.04 * (high - low || 1);
+    return [low - room, high + room];
+  };
+  const [x0, x1] = span(points.map((p) => p.x)), [y0, y1] = span(points.map((p) => p.y));
+  const X = (x) => left + (x - x0) / (x1 - x0) * (width - left - right);
+  const Y = (y) => height - bottom - (y - y0) / (y1 - y0) * (height - top - bottom);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img" });
+  const across = ticks(x0, x1, width / 90), up = ticks(y0, y1, height / 60);
+  const label = (metric, value, digits) => metric === "average_popularity" ? whole(value)
+    : PERCENT.includes(metric) ? `${(100 * value).toFixed(Math.max(0, digits - 2))} %` : value.toFixed(digits);
+  const write = (x, y, anchor, text) => {
+    const element = draw("text", { x, y, "text-anchor": anchor });
+    element.textContent = text;
+    svg.append(element);
+  };
+  for (const value of across.found) {
+    svg.append(draw("line", { class: "grid", x1: X(value), x2: X(value), y1: top, y2: height - bottom }));
+    write(X(value), height - bottom + 16, "middle", label(mx, value, across.digits));
+  }
+  for (const value of up.found) {
+    svg.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: Y(value), y2: Y(value) }));
+    write(left - 6, Y(value) + 4, "end", label(my, value, up.digits));
+  }
+  write((left + width - right) / 2, height - 6, "middle", LABELS[mx]);
+  for (const p of points) svg.append(draw("circle", { class: "all", cx: X(p.x), cy: Y(p.y), r: 2 }));
+  // the best y among points that are no more popular, drawn through the corners of the staircase
+  const sign = LEANS_LOW.includes(mx) ? 1 : -1;
+  let best = -Infinity;
+  const edge = [...points].sort((p, q) => sign * (p.x - q.x) || q.y - p.y).filter((p) => p.y > best && ((best = p.y), true));
+  svg.append(draw("polyline", { class: "edge", points: edge.map((p) => `${X(p.x)},${Y(p.y)}`).join(" ") }));
+  const mark = (stop) => [X(at(mx, stop)), Y(at(my, stop))];
+  const [sx, sy] = mark(plainStop()), [tx, ty] = mark(tunedStop());
+  svg.append(draw("circle", { class: "start", cx: sx, cy: sy, r: 6 }));
+  svg.append(draw("path", { class: "tuned", d: `M${tx} ${ty - 9}l9 9l-9 9l-9 -9z` }));
+  const point = draw("circle", { class: "point", r: 6 });
+  svg.append(point);
+  svg.addEventListener("click", (event) => {
+    const box = svg.getBoundingClientRect(), scale = width / box.width;
+    const [x, y] = [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+    const far = (p) => (X(p.x) - x) ** 2 + (Y(p.y) - y) ** 2;
+    setDial(points.reduce((near, p) => far(p) < far(near) ? p : near).stop);
+  });
+  plot = { svg, mark, point, mx, my };
+  $("curve").replaceChildren(svg);
+}
+
+function placePoint(stop) {
+  const [cx, cy] = plot.mark(stop);
+  plot.point.setAttribute("cx", cx);
+  plot.point.setAttribute("cy", cy);
+  plot.svg.setAttribute("aria-label", `${LABELS[plot.my]} ${shown(plot.my, at(plot.my, stop))} at ` +
+    `${LABELS[plot.mx]} ${shown(plot.mx, at(plot.mx, stop))}; as trained ` +
+    `${shown(plot.my, at(plot.my, plainStop()))} at ${shown(plot.mx, at(plot.mx, plainStop()))}`);
+}

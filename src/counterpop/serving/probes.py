@@ -1,0 +1,43 @@
+"""The routes for monitoring: whether the server runs, which run it serves, and counts for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Response
+from prometheus_client import generate_latest
+
+from counterpop.serving import shapes
+from counterpop.serving.routes import Routes, json_response
+
+
+class Probes(Routes):
+    def add_to(self, app: FastAPI) -> None:
+        app.get("/healthz", response_model=shapes.Health)(self.healthz)
+        app.get("/readyz", response_model=shapes.Readiness)(self.readyz)
+        app.get("/metrics", response_class=Response)(self.metrics)
+
+    async def healthz(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
+        """Whether the server is running."""
+        return json_response({"status": "ok"})
+
+    async def readyz(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
+        """Which run is served, and why a newer one could not be loaded."""
+        model = self.watch.model
+        names = model.item_names
+        return json_response(
+            {
+                "run": model.name,
+                "written": model.written,
+                "version": self.watch.version,
+                "users": model.seen.n_users,
+                "items": model.seen.n_items,
+                "names": None if names is None else sum(name is not None for name in names),
+                "unknown": self.unknown,
+                "failed_reload": self.watch.failure,
+            }
+        )
+
+    async def metrics(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
+        """Counts and times for Prometheus."""
+        return Response(generate_latest(self.counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
