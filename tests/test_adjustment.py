@@ -1,4 +1,4 @@
-"""The projection and the query transform are the same thing."""
+"""The projection and the query transform are equivalent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def formula(a: Recommender) -> np.ndarray:
 
 
 @given(seeds, strengths, strengths)
-def test_query_and_adjusted_vectors_give_the_formula_s_scores(seed: int, a: float, b: float) -> None:
+def test_query_and_adjusted_vectors_give_the_scores_of_the_formula(seed: int, a: float, b: float) -> None:
     adjustment = random_adjustment(seed, a, b)
     vectors = adjustment.embeddings
     expected = formula(adjustment)
@@ -64,7 +64,7 @@ def test_strength_zero_is_the_identity(seed: int) -> None:
 
 
 @given(seeds)
-def test_strength_one_takes_the_direction_out(seed: int) -> None:
+def test_strength_one_removes_the_direction(seed: int) -> None:
     adjustment = random_adjustment(seed, 1.0, 1.0)
     stored = adjust(adjustment.embeddings, adjustment)
     assert np.abs(stored.item_vectors @ adjustment.item_direction).max() < 1e-5
@@ -74,7 +74,7 @@ def test_strength_one_takes_the_direction_out(seed: int) -> None:
     assert np.abs(query @ adjustment.item_direction).max() < 1e-5
 
 
-def test_many_queries_are_as_one_by_one() -> None:
+def test_many_queries_equal_single_ones() -> None:
     adjustment = random_adjustment(0, 0.6, 1.4)
     users = adjustment.embeddings.user_vectors
     together = adjustment.query(users)
@@ -97,7 +97,7 @@ def test_strengths_of_a_request_override_the_tuned_ones() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_queries_come_back_in_float32(dtype: type) -> None:
+def test_queries_are_float32(dtype: type) -> None:
     adjustment = random_adjustment(0, 0.6, 1.4)
     assert adjustment.query(adjustment.embeddings.user_vectors.astype(dtype)).dtype == np.float32
     stored = adjust(adjustment.embeddings, adjustment)
@@ -105,20 +105,20 @@ def test_queries_come_back_in_float32(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("shape", [(6,), (5, 8), ()])
-def test_a_vector_of_another_width_is_refused(shape: tuple[int, ...]) -> None:
+def test_a_vector_of_another_width_is_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"a user vector must have 7 numbers, like the directions, got shape"):
         random_adjustment(0, 0.6, 1.4).query(np.zeros(shape))
 
 
 @pytest.mark.parametrize("strength", [float("nan"), float("inf")])
-def test_strengths_must_be_numbers(strength: float) -> None:
+def test_strengths_must_be_finite(strength: float) -> None:
     with pytest.raises(InputError, match="item_strength must be a finite number"):
         random_adjustment(0, strength, 0.0)
     with pytest.raises(InputError, match="user_strength must be a finite number"):
         random_adjustment(0, 0.0, 0.0).with_strengths(0.0, strength)
 
 
-def test_each_vector_may_have_strengths_of_its_own() -> None:
+def test_each_vector_may_have_its_own_strengths() -> None:
     adjustment = random_adjustment(0, 0.6, 1.4)
     users = adjustment.embeddings.user_vectors
     item, user = np.linspace(0, 2, 5, dtype=np.float32), np.linspace(1, 0, 5, dtype=np.float32)

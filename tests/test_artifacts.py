@@ -1,4 +1,4 @@
-"""Run and split folders: what goes in comes out, and nothing broken is taken for whole."""
+"""Run, split and adjustment folders: what is saved is loaded, and damage is detected."""
 
 import json
 from contextlib import nullcontext
@@ -44,7 +44,7 @@ def same(first: cp.Interactions | None, second: cp.Interactions | None) -> bool:
     )
 
 
-def test_a_split_comes_back_as_it_was(folder: Path, split: cp.Split) -> None:
+def test_a_split_is_loaded_as_saved(folder: Path, split: cp.Split) -> None:
     for place in (folder / "split", folder / "run"):
         back = cp.load_split(place)
         for part in ("train", "valid", "ordinary"):
@@ -55,7 +55,7 @@ def test_a_split_comes_back_as_it_was(folder: Path, split: cp.Split) -> None:
 
 
 @pytest.mark.parametrize("ids", [np.array(["a", "ü", "x y"], dtype=object), np.array([-(2**62), 0, 2**62])])
-def test_ids_of_either_type_come_back(tmp_path: Path, ids: np.ndarray) -> None:
+def test_ids_keep_their_type(tmp_path: Path, ids: np.ndarray) -> None:
     log = cp.Interactions(
         np.repeat(np.arange(3, dtype=np.int32), 3),
         np.tile(np.arange(3, dtype=np.int32), 3),
@@ -71,7 +71,7 @@ def test_ids_of_either_type_come_back(tmp_path: Path, ids: np.ndarray) -> None:
     assert back.user_ids.tolist() == ids.tolist()
 
 
-def test_a_run_comes_back_as_it_was(folder: Path, run: cp.Run, split: cp.Split) -> None:
+def test_a_run_is_loaded_as_saved(folder: Path, run: cp.Run, split: cp.Split) -> None:
     saved = cp.load_run(folder / "run")
     for name in ("model", "refit"):
         first, second = getattr(saved.run, name), getattr(run, name)
@@ -94,7 +94,7 @@ def test_a_run_comes_back_as_it_was(folder: Path, run: cp.Run, split: cp.Split) 
     assert np.array_equal(cp.load_adjustment(folder / "run").query(vectors), adjustment.query(vectors))
 
 
-def test_an_adjustment_alone_comes_back(tmp_path: Path) -> None:
+def test_an_adjustment_is_loaded_as_saved(tmp_path: Path) -> None:
     east, north = np.eye(2, dtype=np.float32)
     cp.save_adjustment(cp.Adjustment(east, north, 0.6, 0.4), tmp_path / "fix")
     query = cp.load_adjustment(tmp_path / "fix").query(np.array([1.0, 1.0]))
@@ -109,7 +109,7 @@ def test_tuning_does_not_open_test(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "split/train.parquet", "history.parquet", "grid.parquet"])
-def test_one_changed_byte_is_refused(folder: Path, name: str) -> None:
+def test_one_changed_byte_is_detected(folder: Path, name: str) -> None:
     path = folder / "run" / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -124,14 +124,14 @@ def change_manifest(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_newer_format_is_refused(folder: Path) -> None:
+def test_a_newer_format_is_rejected(folder: Path) -> None:
     change_manifest(folder / "run", format=artifacts.FORMAT + 1)
     with pytest.raises(ArtifactError, match="newer than this version's 2; upgrade"):
         cp.load_run(folder / "run")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "run"}'])
-def test_a_damaged_manifest_is_refused(folder: Path, text: str) -> None:
+def test_a_damaged_manifest_is_rejected(folder: Path, text: str) -> None:
     (folder / "run" / "manifest.json").write_text(text)
     with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
         cp.load_run(folder / "run")
@@ -151,7 +151,7 @@ def test_an_untuned_run_has_no_adjustment(tmp_path: Path, run: cp.Run, split: cp
         cp.load_adjustment(tmp_path / "run")
 
 
-def test_a_crash_while_writing_leaves_the_old_one_whole(
+def test_a_crash_while_writing_leaves_the_old_folder_intact(
     folder: Path, run: cp.Run, split: cp.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (folder / "run" / "manifest.json").read_bytes()
@@ -168,17 +168,17 @@ def test_a_crash_while_writing_leaves_the_old_one_whole(
 
 
 @pytest.mark.parametrize("exchange", [True, False])
-def test_a_new_run_takes_the_place_of_the_old(
+def test_a_new_run_replaces_the_old_one(
     folder: Path, run: cp.Run, split: cp.Split, exchange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not exchange:  # as on systems that cannot let two folders change places in one step
+    if not exchange:  # as on systems that cannot swap two folders in one step
         monkeypatch.setattr(artifacts.folder.ctypes, "CDLL", lambda *_, **__: object())
     cp.save_run(run, folder / "run", split)
     assert cp.load_run(folder / "run").adjustment is None
     assert sorted(path.name for path in folder.iterdir()) == ["run", "split"]
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, run: cp.Run, split: cp.Split) -> None:
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path, run: cp.Run, split: cp.Split) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="holds something else, which is not overwritten"):
         cp.save_run(run, tmp_path, split)
@@ -201,7 +201,7 @@ def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, sp
         cp.save_run(run, folder / "web", split)
 
 
-def test_files_that_are_not_ours_stay_and_do_no_harm(folder: Path, run: cp.Run, split: cp.Split) -> None:
+def test_other_files_in_the_folder_are_kept(folder: Path, run: cp.Run, split: cp.Split) -> None:
     notes = folder / "run" / "notes.txt"
     notes.write_text("mine")
     adjustment = tune(run, split)
@@ -212,7 +212,7 @@ def test_files_that_are_not_ours_stay_and_do_no_harm(folder: Path, run: cp.Run, 
     assert notes.read_text() == "mine, later"
 
 
-def test_training_and_tuning_do_without_the_test_part(
+def test_training_and_tuning_work_without_the_test_part(
     tmp_path: Path, folder: Path, run: cp.Run, split: cp.Split
 ) -> None:
     (folder / "split" / "test.parquet").unlink()
@@ -233,7 +233,7 @@ def test_a_run_is_written_through_a_link(folder: Path, run: cp.Run, split: cp.Sp
 
 
 def test_a_run_of_format_1_gets_the_dials_of_its_method(folder: Path, run: cp.Run, split: cp.Split) -> None:
-    """Format 1 may lack the grids: the method's name tells what can be tuned."""
+    """Format 1 may lack the grids; they are then those of the method."""
     bare = replace(run, model=replace(run.model, dials=None), refit=None)
     for method, grids in (("gradient", (STRENGTHS, STRENGTHS)), ("plain", None), ("plain+tten", None)):
         cp.save_run(replace(bare, settings=run.settings | {"method": method}), folder / "old", split)

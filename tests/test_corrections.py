@@ -1,4 +1,4 @@
-"""Corrections of trained vectors: each is its formula, chosen on validation alone; calibrated lists."""
+"""Corrections equal their formulas and are chosen only on validation; calibrated lists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def scores_of(vectors) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mix", [0.0, 0.5, 1.0])
-def test_pc_is_its_formula(split: Split, mix: float) -> None:
+def test_pc_equals_its_formula(split: Split, mix: float) -> None:
     vectors = vectors_for(split.train)
     plain, rare = scores_of(vectors), 1 / np.maximum(split.train.item_counts, 1)
     change = rare * (mix * plain + 1 - mix)
@@ -60,7 +60,7 @@ def test_the_head_is_subtracted(split: Split) -> None:
 
 @pytest.mark.parametrize("by", ["pc", "tten", "head-minus-tail"])
 def test_strength_0_changes_nothing_and_validation_chooses(split: Split, by: str) -> None:
-    """On validation the chosen strengths are at least as good as none; a refit is corrected with them."""
+    """On validation the chosen strengths are at least as good as 0; a refit is corrected with them."""
     run = Run(Model(vectors_for(split.train)), Model(vectors_for(split.train, seed=1)), {"method": "plain"})
     corrected = correct(run, split, by)
     chosen = corrected.settings["correction"]
@@ -78,7 +78,7 @@ def test_strength_0_changes_nothing_and_validation_chooses(split: Split, by: str
     assert np.array_equal(corrected.refit.embeddings.item_vectors, again.item_vectors)
 
 
-def test_a_wrong_correction_is_refused(split: Split) -> None:
+def test_a_wrong_correction_is_rejected(split: Split) -> None:
     run = Run(Model(vectors_for(split.train)))
     with pytest.raises(InputError, match="by must be one of pc, tten, head-minus-tail, got 'luck'"):
         correct(run, split, "luck")
@@ -92,7 +92,7 @@ def test_a_wrong_correction_is_refused(split: Split) -> None:
 @pytest.fixture(scope="module")
 def recommender(split: Split) -> Recommender:
     vectors = vectors_for(split.train)
-    # popular items first: the lists of everybody are far from what users have seen
+    # popular items first: all lists are far from what users have seen
     lift = np.zeros_like(vectors.item_vectors)
     lift[:, 0] = 3 * np.log1p(split.train.item_counts)
     users = vectors.user_vectors.copy()
@@ -110,7 +110,7 @@ def distance_from_profiles(lists: np.ndarray, split: Split) -> float:
     return float(np.abs(shares - own / own.sum(axis=1, keepdims=True)).sum(axis=1).mean())
 
 
-def test_calibrated_lists_come_nearer_to_what_users_have_seen(split: Split, recommender: Recommender) -> None:
+def test_calibrated_lists_are_closer_to_what_users_have_seen(split: Split, recommender: Recommender) -> None:
     users = np.arange(split.train.n_users, dtype=np.int32)
     plain, _ = recommender.recommend(users, 20)
     lists = {s: calibrated_lists(recommender, users, 20, s) for s in (0.0, 0.5, 1.0)}
@@ -125,7 +125,7 @@ def test_calibrated_lists_come_nearer_to_what_users_have_seen(split: Split, reco
 
 
 def test_each_item_is_the_best_choice_so_far(split: Split, recommender: Recommender) -> None:
-    """Against a plain loop over candidates for a few users."""
+    """Compared with a plain loop over candidates, for a few users."""
     users, strength = np.arange(4, dtype=np.int32), 0.4
     items, scores = recommender.recommend(users, 30)
     groups = popularity_groups(split.train.item_counts)

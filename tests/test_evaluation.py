@@ -1,4 +1,4 @@
-"""Measures of lists by hand, their intervals and comparisons against what statistics says."""
+"""Metrics of lists computed by hand; intervals and comparisons checked against theory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_groups_by_hand() -> None:
     assert [g["recall"] for g in groups] == [0, 1, None, None, 1 / 4]  # of 0; 3; none; none; 8, 9, 20, 30
 
 
-def test_nobody_to_measure_is_said() -> None:
+def test_no_users_to_measure_is_an_error() -> None:
     log = make_log([(0, 0)], 1, 3)
     with pytest.raises(InputError, match="nothing to measure: no user has a held-out item"):
         measure(np.empty((0, 2), np.int32), np.empty(0, np.int32), log, log)
@@ -102,7 +102,7 @@ def test_intervals_of_groups_are_those_of_a_share() -> None:
     assert high - low == pytest.approx(2 * 1.96 * share.std() / math.sqrt(len(users)), rel=0.08)
 
 
-def test_intervals_of_the_whole_hold_the_figure_and_the_spread_of_fresh_users() -> None:
+def test_intervals_of_coverage_and_gini_hold_the_value_and_the_spread_of_new_users() -> None:
     found = measure(*many_lists(n_users=150, n_items=400))
     fresh = [measure(*many_lists(n_users=150, n_items=400, seed=s), resamples=0) for s in range(1, 101)]
     for name in ("coverage", "gini"):
@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
     assert first.recall == other.recall
 
 
-def test_an_empty_list_counts_for_accuracy_and_has_no_popularity() -> None:
+def test_an_empty_list_counts_for_accuracy_but_has_no_popularity() -> None:
     lists, users, train, held = many_lists()
     lists[:250] = -1
     found = measure(lists, users, train, held)
@@ -135,7 +135,7 @@ def test_an_empty_list_counts_for_accuracy_and_has_no_popularity() -> None:
 
 
 def measures_of(recall: np.ndarray) -> Measures:
-    """Measures that hold these values for recall and zeros for the rest."""
+    """Measures with these values for recall and zeros for the other metrics."""
     n = len(recall)
     per_user = {name: np.zeros(n) for name in PER_USER} | {"recall": np.asarray(recall, dtype=np.float64)}
     return Measures(
@@ -149,7 +149,7 @@ def measures_of(recall: np.ndarray) -> Measures:
     )
 
 
-def test_a_planted_difference_is_found_and_none_elsewhere() -> None:
+def test_a_planted_difference_is_found_and_no_other() -> None:
     draw = np.random.default_rng(0)
     base = draw.random(300)
     better = base + 0.05 + 0.1 * draw.normal(size=300)
@@ -163,7 +163,7 @@ def test_a_planted_difference_is_found_and_none_elsewhere() -> None:
     assert found["ndcg"] == {"difference": 0, "low": 0, "high": 0, "p_value": 1}
 
 
-def test_the_p_value_is_that_of_all_signs() -> None:
+def test_the_p_value_equals_that_of_all_signs() -> None:
     difference = np.array([0.3, -0.1, 0.25, 0.05, 0.4, -0.2, 0.15, 0.1])
     signs = np.array(list(itertools.product([-1, 1], repeat=8)))
     exact = (np.abs(signs @ difference) >= abs(difference.sum()) - 1e-12).mean()
@@ -171,7 +171,7 @@ def test_the_p_value_is_that_of_all_signs() -> None:
     assert found == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
 
 
-def test_without_a_difference_p_values_are_spread_evenly() -> None:
+def test_without_a_difference_p_values_are_uniform() -> None:
     draw = np.random.default_rng(1)
     p_values = [
         compare(measures_of(draw.normal(size=60)), measures_of(draw.normal(size=60)), rounds=200, seed=s)["recall"][
@@ -183,7 +183,7 @@ def test_without_a_difference_p_values_are_spread_evenly() -> None:
     assert np.mean(np.array(p_values) < 0.1) == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 150))
 
 
-def test_comparison_turns_round_with_its_sides() -> None:
+def test_swapping_the_sides_reverses_a_comparison() -> None:
     draw = np.random.default_rng(2)
     one, two = measures_of(draw.random(80)), measures_of(draw.random(80))
     there, back = compare(one, two)["recall"], compare(two, one)["recall"]
@@ -226,7 +226,7 @@ def test_evaluation_measures_plain_and_adjusted_on_the_same_users(adjustment: Re
         assert (found.k, found.on, found.item_strength, found.user_strength) == (7, on, 0.6, 1.4)
 
 
-def test_the_test_after_a_refit_leaves_validation_out_as_well(adjustment: Recommender, split: Split) -> None:
+def test_after_a_refit_validation_items_are_left_out_as_well(adjustment: Recommender, split: Split) -> None:
     again = dataclasses.replace(adjustment, refit=True)
     first, second = (evaluate(a, split, k=30, resamples=0).plain for a in (adjustment, again))
     assert second.average_popularity != first.average_popularity
@@ -238,7 +238,7 @@ def test_the_test_after_a_refit_leaves_validation_out_as_well(adjustment: Recomm
         evaluate(again, split, on="valid")
 
 
-def test_json_holds_what_is_promised(adjustment: Recommender, split: Split) -> None:
+def test_json_has_the_documented_keys(adjustment: Recommender, split: Split) -> None:
     found = json.loads(json.dumps(evaluate(adjustment, split, resamples=60).to_json()))
     assert {"k", "users", "item_strength", "user_strength", "adjusted", "plain"} <= set(found)
     assert found["users"] == np.count_nonzero(split.test.user_counts)
@@ -251,12 +251,12 @@ def test_json_holds_what_is_promised(adjustment: Recommender, split: Split) -> N
         assert set(row) == {"difference", "low", "high", "p_value"}
 
 
-def test_head_of_the_train_part_decides_the_tail(adjustment: Recommender, split: Split) -> None:
+def test_the_tail_is_that_of_the_train_part(adjustment: Recommender, split: Split) -> None:
     found = evaluate(adjustment, split, resamples=0).plain
     tail = ~head(split.train.item_counts)
     assert found.tail_share == pytest.approx(found.exposure[tail].sum() / found.exposure.sum())
 
 
-def test_wrong_requests_are_refused(adjustment: Recommender, split: Split) -> None:
+def test_wrong_requests_are_rejected(adjustment: Recommender, split: Split) -> None:
     with pytest.raises(InputError, match="on must be 'valid' or 'test', got 'train'"):
         evaluate(adjustment, split, on="train")

@@ -1,4 +1,4 @@
-"""Lists are those of a full sort, whatever the blocks, threads, ties and order of items."""
+"""Lists equal a full sort for any blocks, threads, ties and order of items."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def by_full_sort(queries, items, k, users, seen, ties):
 @pytest.mark.parametrize("k", [1, 6, 50])
 @pytest.mark.parametrize("block_rows", [1, 3, 1000])
 @pytest.mark.parametrize("threads", [1, 2, None])
-def test_lists_are_those_of_a_full_sort(
-    k: int, block_rows: int, threads: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_equal_a_full_sort(k: int, block_rows: int, threads: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     n_users, n_items = 20, 50
     monkeypatch.setattr(ranking, "BLOCK_BYTES", 4 * n_items * block_rows)
     seen = [random_log(n_users, n_items, 0.3), random_log(n_users, n_items, 0.1, seed=1)]
@@ -55,7 +53,7 @@ def test_a_large_catalogue_of_real_numbers() -> None:
     assert np.array_equal(lists, by_full_sort(queries, items, 20, users, [log], ties)[0])
 
 
-def test_places_without_an_item_hold_minus_one() -> None:
+def test_minus_one_fills_short_lists() -> None:
     seen = make_log([(0, 0), (0, 1), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)], 3, 4)
     items = np.array([[4], [3], [2], [1]], np.float32)
     lists, scores = rank(
@@ -70,7 +68,7 @@ def test_places_without_an_item_hold_minus_one() -> None:
     assert scores[0, 0] == 2 and (scores[lists < 0] == LEFT_OUT).all()
 
 
-def test_more_places_than_items_gives_as_many_as_there_are_items() -> None:
+def test_lists_are_never_longer_than_the_catalogue() -> None:
     items = whole_vectors(6, 3, 0)
     lists, _ = rank(
         whole_vectors(2, 3, 1), items, 9, users=np.arange(2, dtype=np.int32), seen=[], ties=tie_order(np.arange(6))
@@ -92,22 +90,22 @@ def test_the_order_of_items_does_not_matter(as_text: bool) -> None:
     again, _ = rank(queries, items[order], 20, users=users, seen=[moved], ties=tie_order(ids[order]))
     assert np.array_equal(ids[lists], ids[order][again])
     in_order, _ = rank(queries, items, 20, users=users, seen=[log], ties=np.arange(n_items))
-    assert not np.array_equal(lists, in_order)  # there are ties to decide
+    assert not np.array_equal(lists, in_order)  # there are ties to break
 
 
 @pytest.mark.parametrize(
     "ids", [np.arange(-500, 500), np.array([f"ü{n}" for n in range(1000)], dtype=object)], ids=["int", "str"]
 )
-def test_ties_are_a_shuffle_that_depends_on_the_id_alone(ids: np.ndarray) -> None:
+def test_tie_order_is_a_shuffle_that_depends_only_on_the_id(ids: np.ndarray) -> None:
     ties = tie_order(ids)
     assert np.array_equal(np.sort(ties), np.arange(1000))
     assert abs(np.corrcoef(ties, np.arange(1000))[0, 1]) < 0.1
-    # the order of any two stays when others go
+    # removing items keeps the order of the others
     some = np.sort(np.random.default_rng(0).choice(1000, 200, replace=False))
     assert np.array_equal(np.argsort(tie_order(ids[some])), np.argsort(ties[some]))
 
 
-def test_no_place_is_no_list() -> None:
+def test_k_must_be_positive() -> None:
     with pytest.raises(InputError, match="k must be at least 1, got 0"):
         rank(
             np.ones((1, 1), np.float32),

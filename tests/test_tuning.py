@@ -1,4 +1,4 @@
-"""The grid in one pass is what separate evaluations give, and the choice among its points is honest."""
+"""The one-pass grid equals separate evaluations, and the best of its points is chosen."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ METRICS = (*PER_USER, "coverage", "gini")
 
 
 def exact_case(train: Interactions, seed: int = 0, largest: int = 3) -> tuple[Embeddings, Directions]:
-    """Vectors of whole numbers and unit directions of halves: with strengths in quarters every score is exact
-    in float32 on either way to it, and ties are many. The directions overlap by a half."""
+    """Integer vectors and unit directions of halves, which overlap by a half: with strengths in quarters every score is
+    exact in float32 on either path, and there are many ties."""
     draw = np.random.default_rng(seed)
     users, items = (
         draw.integers(-largest, largest + 1, (n, 6)).astype(np.float32) for n in (train.n_users, train.n_items)
@@ -39,7 +39,7 @@ def exact_case(train: Interactions, seed: int = 0, largest: int = 3) -> tuple[Em
 
 
 def one_by_one(vectors, directions, train, held, k, item_strengths, user_strengths, users=None):
-    """Each point by an evaluation of its own: {metric: (A, B)}."""
+    """Each point evaluated separately: {metric: (A, B)}."""
     values = {name: np.empty((len(item_strengths), len(user_strengths))) for name in METRICS}
     for a, item_strength in enumerate(item_strengths):
         for b, user_strength in enumerate(user_strengths):
@@ -61,7 +61,7 @@ def assert_same(grid: Grid, expected: dict[str, np.ndarray], atol: float = 1e-9)
 
 
 @pytest.mark.parametrize("k", [1, 10, 500])
-def test_one_pass_is_121_evaluations(split: Split, k: int) -> None:
+def test_one_pass_equals_121_evaluations(split: Split, k: int) -> None:
     vectors, directions = exact_case(split.train)
     case = (vectors, directions, split.train, split.valid)
     grid = search_strengths(*case, k=k, item_strengths=QUARTERS, user_strengths=QUARTERS)
@@ -70,19 +70,19 @@ def test_one_pass_is_121_evaluations(split: Split, k: int) -> None:
     assert_same(grid, expected)
     assert grid.users == len(np.unique(split.valid.user_ix))
     if k == 10:
-        assert len(np.unique(grid.values["recall"])) > 60  # the points do differ
+        assert len(np.unique(grid.values["recall"])) > 60  # the points really differ
 
 
-def test_one_pass_at_real_numbers_and_the_paper_s_strengths(split: Split) -> None:
+def test_one_pass_with_real_vectors_and_the_strengths_of_the_paper(split: Split) -> None:
     vectors = vectors_for(split.train)
     case = (vectors, find_directions(Model(vectors), split.train), split.train, split.valid)
-    # two ways to round a score: now and then two neighbours in a list of 250 change places
+    # scores are rounded differently: occasionally two neighbours in a list of 250 swap
     assert_same(search_strengths(*case), one_by_one(*case, 20, STRENGTHS, STRENGTHS), atol=2e-4)
 
 
 @pytest.mark.parametrize(("cell_items", "most_cells", "anchors"), [(1, 10_000, 5), (4, 9, 1), (10_000, 1, 3)])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_cells_anchors_and_threads_do_not_show(
+def test_cells_anchors_and_threads_do_not_change_the_result(
     split: Split, cell_items: int, most_cells: int, anchors: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = (*exact_case(split.train), split.train, split.valid)
@@ -102,7 +102,7 @@ def test_no_item_is_missed_in_a_large_catalogue(spread: int, strengths: tuple[fl
     held = held.rows(~np.isin(held.user_ix * n_items + held.item_ix, train.user_ix * n_items + train.item_ix))
     vectors, directions = exact_case(train, largest=1)
     items = vectors.item_vectors.copy()
-    items[::7] *= spread  # a few stand far out along both directions
+    items[::7] *= spread  # a few outliers along both directions
     vectors = dataclasses.replace(vectors, item_vectors=items)
     case = (vectors, directions, train, held)
     grid = search_strengths(*case, k=10, item_strengths=strengths, user_strengths=strengths)
@@ -111,7 +111,7 @@ def test_no_item_is_missed_in_a_large_catalogue(spread: int, strengths: tuple[fl
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rounding_hides_no_item(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every item has a twin, and what the strengths take out is a thousand times what they leave."""
+    """Every item has a twin, and the strengths remove a thousand times more than they leave."""
     n_users, n_items, dim = 60, 2000, 8
     train, held = random_log(n_users, n_items, 0.01), random_log(n_users, n_items, 0.01, seed=1)
     draw = np.random.default_rng(seed)
@@ -148,14 +148,14 @@ def test_most_items_are_ruled_out(split: Split) -> None:
     assert 20 <= grid.looked_at < n_items / 3
 
 
-def test_exposure_can_be_left_out_and_changes_nothing_else(split: Split) -> None:
+def test_skipping_exposure_changes_nothing_else(split: Split) -> None:
     case = (*exact_case(split.train), split.train, split.valid)
     grid, without = (search_strengths(*case, exposure=wanted) for wanted in (True, False))
     assert set(without.values) == set(PER_USER)
     assert_same(without, grid.values)
 
 
-def test_some_users_alone(split: Split) -> None:
+def test_only_some_users(split: Split) -> None:
     case = (*exact_case(split.train), split.train, split.valid)
     users = np.flatnonzero(split.valid.user_counts)[::5].astype(np.int32)
     axes = {"item_strengths": (0.0, 1.0), "user_strengths": (0.0, 0.5)}
@@ -164,7 +164,7 @@ def test_some_users_alone(split: Split) -> None:
     assert_same(grid, one_by_one(*case, 10, *axes.values(), users=users))
 
 
-def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
+def test_pairs_can_be_weighted(split: Split) -> None:
     vectors, directions = exact_case(split.train)
     held, k = split.valid, 10
     weights = np.random.default_rng(0).integers(1, 9, len(held)).astype(np.float32)
@@ -191,7 +191,7 @@ def test_weights_let_a_pair_count_more_than_another(split: Split) -> None:
     assert_same(search_strengths(vectors, directions, split.train, held, k=k), same.values, atol=1e-6)
 
 
-def test_nothing_held_out_is_said(split: Split) -> None:
+def test_nothing_held_out_is_an_error(split: Split) -> None:
     with pytest.raises(InputError, match="but the validation part or one of its users has none"):
         search_strengths(*exact_case(split.train), split.train, split.valid.rows(np.zeros(len(split.valid), bool)))
 
@@ -205,7 +205,7 @@ def made_up_grid(**values: object) -> Grid:
     return Grid(STRENGTHS[:rows], STRENGTHS[:columns], tables, 10, 10.0)
 
 
-def test_the_best_point_of_the_target_is_chosen() -> None:
+def test_the_point_with_the_best_target_is_chosen() -> None:
     grid = made_up_grid(recall=[[1, 2, 3], [4, 9, 5]], tail_share=[[0, 0, 1], [0, 0, 0]])
     assert choose_strengths(grid) == (0.2, 0.2)
     assert choose_strengths(grid, "tail_share") == (0.0, 0.4)
@@ -217,13 +217,13 @@ def test_lower_is_better_for_popularity_and_gini(target: str) -> None:
     assert choose_strengths(made_up_grid(**{target: [[5, 4], [3, 4]]}), target) == (0.2, 0.0)
 
 
-def test_of_equals_the_weakest_is_chosen() -> None:
+def test_the_weakest_of_equal_points_is_chosen() -> None:
     assert choose_strengths(made_up_grid(recall=[[0, 0, 7], [7, 0, 7]])) == (0.2, 0.0)
     assert choose_strengths(made_up_grid(recall=[[0, 7, 0], [0, 7, 0], [7, 0, 7]])) == (0.0, 0.2)
     assert choose_strengths(made_up_grid(recall=[[7, 7], [7, 7]])) == (0.0, 0.0)
 
 
-def test_a_floor_on_the_ordinary_part_rules_points_out() -> None:
+def test_a_floor_on_the_ordinary_part_excludes_points() -> None:
     grid = made_up_grid(recall=[[1, 2, 3], [4, 9, 5]])
     ordinary = made_up_grid(
         ndcg=[[1.0, 0.99, 0.97], [0.98, 0.979, 0.981]], average_popularity=[[100, 90, 90], [103, 101, 102]]
@@ -237,7 +237,7 @@ def test_a_floor_on_the_ordinary_part_rules_points_out() -> None:
     assert choose_strengths(grid, floor=both, ordinary=ordinary) == (0.0, 0.2)
 
 
-def test_wrong_choices_are_refused() -> None:
+def test_wrong_choices_are_rejected() -> None:
     grid = made_up_grid(recall=[[1, 2]])
     with pytest.raises(InputError, match="target must be one of recall, got 'fame'"):
         choose_strengths(grid, "fame")
@@ -252,7 +252,7 @@ def test_wrong_choices_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def run(world: World, split: Split) -> Run:
-    """A model that knows the true taste, and popularity along one more axis that all users follow."""
+    """A model of the true taste, with popularity on an extra axis that all users follow."""
     popularity = split.train.item_counts[:, None] / split.train.item_counts.max()
     users = np.hstack([world.user_taste, np.ones((split.train.n_users, 1))])
     items = np.hstack([world.item_taste, 4 * popularity])
@@ -270,7 +270,7 @@ def same_adjustment(first: Recommender, second: Recommender) -> bool:
     )
 
 
-def test_tune_takes_the_best_point_of_validation(run: Run, split: Split) -> None:
+def test_tune_chooses_the_best_point_on_validation(run: Run, split: Split) -> None:
     best = tune(run, split)
     grid, ordinary = best.grid, best.ordinary
     directions = find_directions(run.model, split.train)
@@ -299,7 +299,7 @@ def test_tune_cannot_see_the_test_part(run: Run, split: Split) -> None:
     assert same_adjustment(best, tune(run, dataclasses.replace(split, test=garbage)))
     assert same_adjustment(best, tune(run, known))
     other = dataclasses.replace(known, valid=garbage)
-    assert not same_adjustment(best, tune(run, other))  # whereas validation decides
+    assert not same_adjustment(best, tune(run, other))  # but validation decides
 
 
 def test_directions_can_be_named(run: Run, split: Split) -> None:
@@ -309,22 +309,20 @@ def test_directions_can_be_named(run: Run, split: Split) -> None:
     assert np.array_equal(best.user_direction, named.user)
 
 
-def test_after_a_refit_the_strengths_are_the_first_model_s_and_the_directions_the_second_s(
-    run: Run, split: Split
-) -> None:
+def test_a_refit_keeps_the_strengths_of_the_first_model_and_has_its_own_directions(run: Run, split: Split) -> None:
     again = Model(vectors_for(split.train, dim=7, seed=9), dials=BOTH_SIDES)
     first, second = tune(run, split), tune(dataclasses.replace(run, refit=again), split)
     assert (second.item_strength, second.user_strength) == (first.item_strength, first.user_strength)
     assert second.embeddings is again.embeddings and second.refit
-    # popular items of train + validation + ordinary, not of train alone
+    # popular items of train + validation + ordinary, not only of train
     expected = find_directions(again, split.development.refit_train())
     assert np.array_equal(second.item_direction, expected.item)
     assert np.array_equal(second.user_direction, expected.user)
     assert not np.array_equal(expected.item, find_directions(again, split.train).item)
 
 
-def test_a_user_of_zeros_ties_everything_and_costs_no_more(split: Split) -> None:
-    """All scores tie: the list is the first by tie order, and no time goes into removals one by one."""
+def test_a_zero_user_vector_ties_everything_and_costs_no_more(split: Split) -> None:
+    """All scores tie: the list follows the tie order, and no time is spent on removing items one by one."""
     vectors, directions = exact_case(split.train)
     user = int(np.flatnonzero(split.valid.user_counts)[0])
     vectors.user_vectors[user] = 0
@@ -335,8 +333,8 @@ def test_a_user_of_zeros_ties_everything_and_costs_no_more(split: Split) -> None
     assert grid.values["average_popularity"] == pytest.approx(np.full((11, 11), mean))
 
 
-def test_vectors_of_another_log_are_refused(split: Split) -> None:
-    """Positions that mean something else would rank, and measure, nonsense."""
+def test_vectors_of_another_log_are_rejected(split: Split) -> None:
+    """Positions that mean other items would rank and measure nonsense."""
     vectors, directions = exact_case(split.train)
     other = dataclasses.replace(split.valid, item_ids=split.valid.item_ids + 1)
     with pytest.raises(InputError, match="must hold the same items in the same order"):
@@ -351,7 +349,7 @@ def test_vectors_of_another_log_are_refused(split: Split) -> None:
         search_strengths(vectors, directions, split.train, split.valid, k=0)
 
 
-def test_a_floor_out_of_reach_is_said() -> None:
+def test_an_unreachable_floor_is_an_error() -> None:
     grid = made_up_grid(recall=[[1, 2]])
     with pytest.raises(InputError, match="no pair of strengths satisfies the floor"):
         choose_strengths(grid, floor={"recall": 3.0}, ordinary=grid)

@@ -14,16 +14,9 @@ from scipy.sparse import csr_array
 from counterpop.embeddings import check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
+from counterpop.metrics import popularity
 from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall
-from counterpop.metrics.popularity import (
-    HEAD_GROUPS,
-    average_popularity,
-    coverage,
-    exposure,
-    places_by_group,
-    popularity_groups,
-    tail_share,
-)
+from counterpop.metrics.popularity import HEAD_GROUPS, places_by_group, popularity_groups
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
 
@@ -163,8 +156,8 @@ def measure(
         "recall": recall(hits, n_held),
         "hit_rate": hit_rate(hits),
         "ndcg": ndcg(hits, n_held),
-        "average_popularity": average_popularity(lists, counts),
-        "tail_share": tail_share(lists, head(counts)),
+        "average_popularity": popularity.average_popularity(lists, counts),
+        "tail_share": popularity.tail_share(lists, head(counts)),
     }
     group_of = popularity_groups(counts)
     shown = places_by_group(lists, group_of, HEAD_GROUPS + 1, lists >= 0)
@@ -172,7 +165,7 @@ def measure(
     wanted = np.zeros((held.n_users, HEAD_GROUPS + 1))
     np.add.at(wanted, (held.user_ix, group_of[held.item_ix]), 1)
     wanted = wanted[users]
-    exposed = exposure(lists, held.n_items)
+    exposed = popularity.exposure(lists, held.n_items)
     groups = tuple(
         {
             "items": int((group_of == g).sum()),
@@ -186,7 +179,7 @@ def measure(
     means = {name: float(np.nanmean(value)) for name, value in per_user.items()}
     return Measures(
         **means,
-        coverage=coverage(exposed),
+        coverage=popularity.coverage(exposed),
         gini=gini(exposed),
         groups=groups,
         intervals=intervals,

@@ -15,7 +15,8 @@ from safetensors.numpy import save_file
 from counterpop.adjustment import Adjustment
 from counterpop.artifacts.adjustments import read_adjustment, strengths_of, write_directions
 from counterpop.artifacts.folder import MANIFEST, TEST, link_files, read_manifest, read_tensors, replaced
-from counterpop.artifacts.splits import load_development, read_ids, save_split, split_folder
+from counterpop.artifacts.splits import load_development, load_split, read_ids, save_split, split_folder
+from counterpop.auditing import Audit, audit_model
 from counterpop.directions import find_directions
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import ArtifactError, CounterpopWarning
@@ -72,6 +73,21 @@ class SavedRun:
 def load(path: str | Path) -> Recommender:
     """The final model of a run folder at its tuned strengths; lists leave out train and validation items."""
     return load_run(path).recommender(load_development(path))
+
+
+def audit_run(path: str | Path, k: int = 20) -> tuple[dict[str, Audit], Recommender]:
+    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; and the model.
+
+    Lists are for all users of the part that the model was trained on, and leave that part out.
+    """
+    saved, split = load_run(path), load_split(path)
+    model = saved.recommender(split.development)
+    models = {"as trained": model.with_strengths(0.0, 0.0)}
+    if model.item_strength or model.user_strength:
+        models["adjusted"] = model
+    log = saved.trained_on(split.development)
+    held, ledger = split.test, saved.run.ledger
+    return {name: audit_model(one, log, k, held=held, ledger=ledger) for name, one in models.items()}, model
 
 
 def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
