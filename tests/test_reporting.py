@@ -132,8 +132,8 @@ def test_table_contains_the_numbers_of_the_evaluation(report: RunReport, other: 
         for side in (r.evaluation.plain, r.evaluation.adjusted)
         for metric in LABELS
     ]
-    against = compare(other.evaluation.adjusted, report.evaluation.adjusted)
-    for rows in (report.evaluation.comparison, other.evaluation.comparison, against):
+    first_minus_second = compare(report.evaluation.adjusted, other.evaluation.adjusted)
+    for rows in (report.evaluation.comparison, other.evaluation.comparison, first_minus_second):
         expected += [rows[metric]["difference"] for metric in PER_USER]
     assert render(report, other).values() == expected
 
@@ -153,7 +153,7 @@ def test_terminal_table_contains_the_same_numbers_in_80_columns(report: RunRepor
 def test_terminal_table_compares_with_the_first_run(report: RunReport, other: RunReport) -> None:
     out = StringIO()
     Console(file=out, width=200).print(comparison_table([report, other]))
-    assert "second, adjusted against first, adjusted" in out.getvalue()
+    assert "first, adjusted minus second, adjusted" in out.getvalue()
 
 
 @pytest.mark.parametrize(

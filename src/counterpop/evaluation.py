@@ -99,19 +99,22 @@ def evaluate(
 ) -> Evaluation:
     """A model, plain and adjusted, measured on a held-out part.
 
-    Train items are never ranked. After a refit on train + validation, validation items are not ranked either,
-    and only the test part can be measured. Means are over the users who have at least one held-out item. The
-    split decides what is left out of the lists; `recommender.seen` is not used.
+    Lists are those of `recommender.recommend`: on test they leave out `recommender.seen`, which `tune` and `load`
+    set to all that users are known to have touched (train, validation and the ordinary part), with or without a
+    refit. On validation they leave out train only. Means are over the users who have at least one held-out item;
+    popularity is counted in what the model was trained on. After a refit only the test part can be measured.
     """
     if on not in ("valid", "test"):
         raise InputError(f"on must be 'valid' or 'test', got {on!r}")
     if on == "valid" and recommender.refit:
         raise InputError("this model was trained on the validation part as well; evaluate it on test")
     known = split.development
-    adjusted = replace(recommender, seen=known.refit_train() if recommender.refit else known.train)
-    held = split.test if on == "test" else known.valid
+    log = known.refit_train() if recommender.refit else known.train
+    held, adjusted = split.test, recommender
+    if on == "valid":
+        held, adjusted = known.valid, replace(recommender, seen=known.train)
     before, after = (
-        measure_model(model, held, k, resamples=resamples, seed=seed, threads=threads)
+        measure_model(model, held, k, log=log, resamples=resamples, seed=seed, threads=threads)
         for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
     )
     strengths = recommender.item_strength, recommender.user_strength
@@ -123,15 +126,25 @@ def measure_model(
     held: Interactions,
     k: int = 20,
     *,
+    log: Interactions | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     threads: int | None = None,
 ) -> Measures:
-    """The metrics of a model's lists for the users of `held`; popularity is counted in the log it leaves out."""
+    """The metrics of a model's lists for the users of `held`.
+
+    Popularity is counted in `log`, by default what the lists leave out. No held-out pair may be left out of them.
+    """
     check_same_ids(recommender.embeddings, held)
+    hidden = np.intersect1d(pair_keys(held), pair_keys(recommender.seen), assume_unique=True)
+    if len(hidden):
+        raise InputError(
+            f"held-out pairs must not be among the items that lists leave out, but {len(hidden)} of {len(held)} are; "
+            "use a model whose `seen` has only train and validation pairs of this split"
+        )
     users = np.flatnonzero(held.user_counts).astype(np.int32)
     lists, _ = recommender.recommend(users, k, threads=threads)
-    return measure(lists, users, recommender.seen, held, resamples=resamples, seed=seed)
+    return measure(lists, users, recommender.seen if log is None else log, held, resamples=resamples, seed=seed)
 
 
 def measure(

@@ -48,8 +48,9 @@ class SavedRun:
     def recommender(self, known: Development, on: On = "test") -> Recommender:
         """The model to use on a part, at its tuned strengths; at strengths 0, with a warning, before it is tuned.
 
-        For test and serving this is the final model, which leaves out train and validation items. For validation it
-        is the model that was trained without validation, which leaves out train items.
+        For test and serving this is the final model, which leaves out all that users are known to have touched: train,
+        validation and the ordinary part, with or without a refit. For validation it is the model that was trained
+        without validation, which leaves out train items.
         """
         run, tuning = self.run, self.manifest["tuning"] or {}
         if not tuning and run.model.dials is not None:
@@ -78,7 +79,8 @@ def load(path: str | Path) -> Recommender:
 def audit_run(path: str | Path, k: int = 20) -> tuple[dict[str, Audit], Recommender]:
     """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; and the model.
 
-    Lists are for all users of the part that the model was trained on, and leave that part out.
+    Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
+    what `recommend` leaves out.
     """
     saved, split = load_run(path), load_split(path)
     model = saved.recommender(split.development)

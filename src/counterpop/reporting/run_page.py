@@ -123,7 +123,8 @@ def _comparison(reports: Sequence[RunReport]) -> Section:
     number = len(found) * len(PER_USER)
     other = [escape(r.name) for r in reports[1:] if not findings.are_comparable(r, reports[0])]
     note = (
-        "Differences with their 95&nbsp;% intervals. “Improved”, “worse”, “higher” and “lower” appear only where "
+        "Differences, the first lists minus the second, with their 95&nbsp;% intervals. “Improved”, “worse”, “higher” "
+        "and “lower” appear only where "
         f"p&nbsp;&lt;&nbsp;{SIGNIFICANT}. The p-values are not corrected for the {number} comparisons in this table, "
         f"about {number * SIGNIFICANT:.1g} of which would look significant by chance."
     )

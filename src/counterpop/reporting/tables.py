@@ -66,11 +66,11 @@ def format_interval(metric: str, low: float, high: float, signed: bool = False) 
     return f"{shown} to {format_figure(metric, high, signed)}"
 
 
-def comparison_table(reports: Sequence[RunReport]) -> Table:
+def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
     """Every run's metrics, plain and adjusted, with 95 % intervals and a verdict on each difference.
 
-    One block per run and one row per metric, which fits a terminal of 80 columns. Blocks at the end compare
-    each run with the first, if both were measured on the same users.
+    One block per run and one row per metric, which fits a terminal of 80 columns. Blocks at the end show the first run
+    minus each other run, if both were measured on the same users. `seed` is that of their bootstrap.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "Plain", "Adjusted", "Difference"):
@@ -89,8 +89,8 @@ def comparison_table(reports: Sequence[RunReport]) -> Table:
                 _finding(metric, row) if row else Text(""),
             )
         table.add_section()
-    for contrast in contrasts(reports):
-        table.add_row(Text(f"{contrast.first} against {contrast.second}", style="bold"))
+    for contrast in contrasts(reports, seed):
+        table.add_row(Text(f"{contrast.first} minus {contrast.second}", style="bold"))
         for metric, row in contrast.rows.items():
             interval = format_interval(metric, row["low"], row["high"], signed=True)
             difference = format_figure(metric, row["difference"], signed=True)
@@ -148,7 +148,7 @@ def html_contrasts(found: Sequence[Contrast]) -> str:
     """The differences with their intervals and p-values; one row per comparison."""
     rows = (
         (
-            f"{escape(contrast.first)}<small>against {escape(contrast.second)}</small>",
+            f"{escape(contrast.first)}<small>minus {escape(contrast.second)}</small>",
             [_html_difference(metric, contrast.rows[metric]) for metric in PER_USER],
         )
         for contrast in found
