@@ -49,6 +49,8 @@ class Recommender(Adjustment):
     """
     refit: bool = False
     """Whether the vectors were trained on train + validation."""
+    trial: Recommender | None = None
+    """After a refit, the model before it: what the refit was trained on is measured on this one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -53,7 +53,8 @@ class SavedRun:
         without validation, which leaves out train items.
         """
         run, tuning = self.run, self.manifest["tuning"] or {}
-        if not tuning and run.model.dials is not None:
+        trial = self.recommender(known, "valid") if run.refit is not None and on == "test" else None
+        if not tuning and run.model.dials is not None and trial is None:
             text = f"{self.path} has not been tuned, so its strengths are 0; run `counterpop tune` first"
             warnings.warn(CounterpopWarning(text), stacklevel=2)
         model = run.final if on == "test" else run.model
@@ -67,7 +68,8 @@ class SavedRun:
             **vars(adjustment),
             embeddings=model.embeddings,
             seen=known.refit_train() if on == "test" else known.train,
-            refit=run.refit is not None and on == "test",
+            refit=trial is not None,
+            trial=trial,
         )
 
 

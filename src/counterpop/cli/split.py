@@ -52,7 +52,12 @@ class Amount(click.ParamType[float]):
     help="as-given: how to draw a missing validation part from train; auto: the way the test was drawn.",
 )
 @click.option("--proportion", type=float, default=1.0, show_default=True, help="mixed: intervened share of test.")
-@click.option("--ordinary", type=float, default=0.0, show_default=True, help="Share of train kept for `tune --floor`.")
+@click.option(
+    "--ordinary",
+    type=float,
+    help="Share of train held out as observed, which shows what an adjustment costs. "
+    "[default: 0.05; random and temporal: 0]",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
 def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -68,13 +73,13 @@ def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> 
     intervened  drawn as if items were exposed evenly (as in DICE)
     mixed       a share of the test part, --proportion, is intervened
     """
-    settings = {name: options[name] for name in ("test", "valid") if options[name] is not None}
-    if protocol == "as-given" and settings:
+    if protocol == "as-given" and (options["test"], options["valid"]) != (None, None):
         raise click.UsageError("--test and --valid do not go with as-given, which uses the split column of the log")
     if options["user"] == options["item"]:
         raise click.UsageError(f"--user and --item both name {options['user']!r}")
     artifacts.check_target(out, "split")
-    settings |= {name: options[name] for name in ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))}
+    names = ("test", "valid", "ordinary", "seed", *ONLY_FOR.get(protocol, ()))
+    settings = {name: options[name] for name in names if options[name] is not None}
     with working(f"reading {data}"):
         columns = {name: options[name] for name in COLUMNS}
         log = read_interactions(data, split=protocol == "as-given" and options["split_column"], **columns)

@@ -105,7 +105,7 @@ def sides(evaluation: Evaluation) -> dict[str, Measures]:
 
 
 def headline(report: RunReport) -> str:
-    """The finding in a few words: what happened to popularity and to recall."""
+    """The finding in a few words: what happened to popularity, to recall, and to recall on ordinary pairs."""
     if not is_adjusted(report.evaluation):
         return "As trained: nothing was removed"
     rows = report.evaluation.comparison
@@ -119,7 +119,9 @@ def headline(report: RunReport) -> str:
         "worse": "recall is worse",
         "no clear difference": "no clear difference in recall",
     }[verdict("recall", rows["recall"])]
-    return f"{popularity}; {recall}"
+    ordinary = report.evaluation.ordinary
+    today = f" ({verdict('recall', ordinary.comparison['recall'])} as traffic is today)" if ordinary else ""
+    return f"{popularity}; {recall}{today}"
 
 
 def explanation(report: RunReport) -> str:

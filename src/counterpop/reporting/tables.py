@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, SEGMENTS, Audit
-from counterpop.evaluation import PER_USER, Measures
-from counterpop.reporting.findings import Contrast, RunReport, contrasts, sides, verdict
+from counterpop.evaluation import PER_USER, Evaluation, Measures
+from counterpop.reporting.findings import ACCURACY, Contrast, RunReport, contrasts, is_adjusted, sides, verdict
 
 LABELS = {
     "recall": "Recall",
@@ -88,6 +88,11 @@ def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
                 _cell(found.adjusted, metric),
                 _finding(metric, row) if row else Text(""),
             )
+        if found.ordinary:
+            table.add_row(Text(f"{report.name}\nordinary pairs", style="bold"))
+            for metric in ACCURACY:
+                cells = (_cell(m, metric) for m in (found.ordinary.plain, found.ordinary.adjusted))
+                table.add_row(Text(LABELS[metric]), *cells, _finding(metric, found.ordinary.comparison[metric]))
         table.add_section()
     for contrast in contrasts(reports, seed):
         table.add_row(Text(f"{contrast.first} minus {contrast.second}", style="bold"))
@@ -97,6 +102,39 @@ def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
             table.add_row(Text(LABELS[metric]), Text(difference), Text(interval, style="dim"), _finding(metric, row))
         table.add_section()
     return table
+
+
+def gain_and_price(found: Evaluation) -> list[str]:
+    """What the adjustment does to recall, in two sentences: on the part that was measured, and on ordinary pairs."""
+    sentences = [_recall_of(found)]
+    if found.ordinary:
+        sentences.append(_recall_of(found.ordinary))
+    elif found.even:
+        sentences.append(
+            "As traffic is today: not known, because the split has no ordinary pairs (split --ordinary 0.05)."
+        )
+    return sentences
+
+
+def _recall_of(found: Evaluation) -> str:
+    pairs = {"test": "test pairs", "valid": "validation pairs", "ordinary": "ordinary pairs, held out of train"}[
+        found.on
+    ]
+    where = f"On {pairs}"
+    if found.even or found.on == "ordinary":
+        where = f"{'If every item were shown equally often' if found.even else 'As traffic is today'} ({pairs})"
+    shown = [
+        f"{format_figure('recall', m.recall)} {kind}"
+        + (f" ({format_interval('recall', *m.intervals['recall'])})" if m.intervals else "")
+        for kind, m in sides(found).items()
+    ]
+    text = f"{where}: recall@{found.k} {', '.join(shown)}"
+    if is_adjusted(found) and found.gain:
+        change, low, high = (100 * found.gain[name] for name in ("change", "low", "high"))
+        text += f", a change of {change:+.1f}\u00a0% ({low:+.1f} to {high:+.1f}\u00a0%)"
+    if found.before_refit:
+        text += ", measured before the refit, which was trained on these pairs, at the same strengths"
+    return f"{text}."
 
 
 def _cell(measures: Measures, metric: str) -> Text:
@@ -129,12 +167,13 @@ def html_measures(reports: Sequence[RunReport]) -> str:
     """The metrics of every run, plain and, if they differ, adjusted; one column per metric."""
     rows = []
     for report in reports:
-        found = report.evaluation
-        strengths = f"strengths {found.item_strength:g} item, {found.user_strength:g} user"
-        for kind, measures in sides(found).items():
-            note = "as trained" if kind == "plain" else strengths
-            name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {found.on}</small>"
-            rows.append((name, [_html_cell(measures, metric) for metric in LABELS]))
+        for found in filter(None, (report.evaluation, report.evaluation.ordinary)):
+            strengths = f"strengths {found.item_strength:g} item, {found.user_strength:g} user"
+            pairs = f"{found.on}{' pairs, before the refit' if found.before_refit else ''}"
+            for kind, measures in sides(found).items():
+                note = "as trained" if kind == "plain" else strengths
+                name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {pairs}</small>"
+                rows.append((name, [_html_cell(measures, metric) for metric in LABELS]))
     return html_table(["Lists", *LABELS.values()], rows)
 
 
