@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 import pytest
-from builders import make_log
 
+from builders import make_log
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, head
@@ -22,6 +22,7 @@ from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.loop import scheduled
 from counterpop.tuning import tune
 from counterpop.worlds import make_world, taste_recall
+from training_cases import known_answer
 
 QUICK = {
     "dim": 8,
@@ -74,18 +75,6 @@ def test_a_development_alone_gives_the_run_of_its_split(split: Split) -> None:
 
 
 # --- learning ---
-
-
-def known_answer(n_users: int = 60, n_items: int = 40) -> tuple[Development, Interactions]:
-    """Even users like even items and odd users odd ones. Of each user's 20, 12 are train, 2 validation."""
-    draw = np.random.default_rng(0)
-    parts: list[list[tuple[int, int]]] = [[], [], []]
-    for u in range(n_users):
-        liked = draw.permutation(np.arange(u % 2, n_items, 2))
-        for part, cut in zip(parts, (liked[:12], liked[12:14], liked[14:]), strict=True):
-            part += [(u, i) for i in cut]
-    fit, valid, test = (make_log(part, n_users, n_items) for part in parts)
-    return Development(fit, valid), test
 
 
 @pytest.mark.parametrize(

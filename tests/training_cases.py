@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from builders import make_log
 from counterpop.interactions import Interactions
 from counterpop.runs import Model
+from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
 from counterpop.training.methods import DICE, IPS, MACR, CausE
 from counterpop.training.settings import Settings
@@ -60,6 +62,21 @@ def triples_of(log: Interactions, settings: Settings, n: int, distinct: bool = F
     if settings.method.needs_intervened:
         triples[1:, ::2] += log.n_items
     return triples
+
+
+def known_answer(n_users: int = 60, n_items: int = 40) -> tuple[Development, Interactions]:
+    """Even users like even items and odd users odd ones. Of each user's 20, 12 are train, 2 validation, 6 test.
+
+    Every other row of train counts as drawn by intervention.
+    """
+    draw = np.random.default_rng(0)
+    parts: list[list[tuple[int, int]]] = [[], [], []]
+    for u in range(n_users):
+        liked = draw.permutation(np.arange(u % 2, n_items, 2))
+        for part, cut in zip(parts, (liked[:12], liked[12:14], liked[14:]), strict=True):
+            part += [(u, i) for i in cut]
+    fit, valid, test = (make_log(part, n_users, n_items) for part in parts)
+    return Development(fit, valid, np.arange(len(fit)) % 2 == 0), test
 
 
 def assert_same(first: Model, second: Model) -> None:

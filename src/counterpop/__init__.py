@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from counterpop.interactions import Interactions, head, join
     from counterpop.ledger import Ledger, gradient_picture
     from counterpop.metrics.popularity import mean_by_rank
+    from counterpop.numbers import NUMBERS
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_names, read_recommendations
     from counterpop.recommender import Recommender
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         split_uniform,
     )
     from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, train
+    from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
 
@@ -77,12 +79,14 @@ _HOMES = {
     "interactions": "Interactions head join",
     "ledger": "Ledger gradient_picture",
     "metrics.popularity": "mean_by_rank",
+    "numbers": "NUMBERS",
     "ranking": "rank",
     "readers": "read_interactions read_names read_recommendations",
     "recommender": "Recommender",
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_intervened split_mixed split_random split_temporal split_uniform",
     "training": "CausE DICE Gradient IPS MACR Method Plain Settings train",
+    "training.methods": "METHODS",
     "tuning": "Grid choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
+from counterpop.auditing import GROUP_RULE
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.evaluation import Evaluation
 from counterpop.reporting import figures
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
-from counterpop.reporting.tables import LABELS, format_figure, format_interval, format_p
+from counterpop.reporting.tables import LABELS, format_figure, format_interval, format_p, html_table
 
 INTRO = (
     "A model trained elsewhere, as it is and with popularity removed from its query vectors. How much to remove was "
@@ -48,30 +49,27 @@ def _tile(title: str, effect: Effect, found: Debiasing, metric: str | None = Non
 
 
 def _effects(found: Debiasing) -> Section:
-    columns = "".join(f'<th scope="col">{label}</th>' for label in LABELS.values())
-    body = ""
+    rows = []
     for title, effect in _parts(found):
-        for kind, measures in (("plain", effect.plain), ("adjusted", effect.adjusted)):
-            cells = "".join(
-                f"<td>{format_figure(m, getattr(measures, m))}"
-                f"<small>{format_interval(m, *measures.intervals[m])}</small></td>"
+        for kind, one in (("plain", effect.plain), ("adjusted", effect.adjusted)):
+            cells = [
+                f"{format_figure(m, getattr(one, m))}<small>{format_interval(m, *one.intervals[m])}</small>"
                 for m in LABELS
-            )
-            body += f'<tr class="{kind}"><th scope="row">{title}<small>{kind}</small></th>{cells}</tr>'
-        cells = "".join(
-            f"<td>{format_figure(m, row['difference'], True)}<small>{format_p(row['p_value'])}</small></td>"
+            ]
+            rows.append((f"{title}<small>{kind}</small>", cells))
+        cells = [
+            f"{format_figure(m, row['difference'], True)}<small>{format_p(row['p_value'])}</small>"
             if (row := effect.comparison.get(m))
-            else "<td></td>"
+            else ""
             for m in LABELS
-        )
-        body += f'<tr><th scope="row">{title}<small>difference</small></th>{cells}</tr>'
-    table = f'<table><thead><tr><th scope="col">Pairs</th>{columns}</tr></thead><tbody>{body}</tbody></table>'
+        ]
+        rows.append((f"{title}<small>difference</small>", cells))
     return Section(
         "The effect in numbers",
         f"Before and after at the best strengths ({found.tried[0]} item, {found.tried[1]} user), with 95&nbsp;% "
         "intervals: on uniform held-out pairs, which hold every item about equally often, and on ordinary ones, which "
         "favour items that are popular already.",
-        wide("The effect in numbers", table),
+        wide("The effect in numbers", html_table(["Pairs", *LABELS.values()], rows)),
     )
 
 
@@ -104,8 +102,7 @@ def _groups(found: Debiasing) -> Section:
     )
     return Section(
         "Who gets the recommendations",
-        "Items sorted by popularity: four groups of 5&nbsp;% of the items each, then the rest. The share of all "
-        "recommendations that goes to each group, and the recall of its held-out pairs.",
+        f"{GROUP_RULE} Each group’s share of all recommendations, and the share of its held-out pairs that is found.",
         panels(
             [
                 panel("What is recommended", "", figures.exposure_by_group(pair, found.item_counts)),
@@ -119,13 +116,8 @@ def _segments(found: Debiasing) -> list[Section]:
     if found.segments is None or found.by_segment is None:
         return []
     kinds = found.segments
-    bounds = [f"from {b:.3g}" for b in kinds.bounds]
-    rows = "".join(
-        f'<tr><th scope="row">{where}</th><td>{item}</td><td>{user}</td></tr>'
-        for where, (item, user) in zip(["below", *bounds], kinds.strengths, strict=True)
-    )
-    columns = ("Users", "Item strength", "User strength")
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    names = ["below", *(f"from {bound:.3g}" for bound in kinds.bounds)]
+    rows = [(name, map(str, pair)) for name, pair in zip(names, kinds.strengths, strict=True)]
     row = found.by_segment.comparison[found.target]
     change = format_figure(found.target, row["difference"], True)
     meaning = {
@@ -138,7 +130,7 @@ def _segments(found: Debiasing) -> list[Section]:
             f"Users divided into thirds by {meaning}. Compared with one pair of strengths for all, "
             f"{LABELS[found.target].lower()} changes by {change} ({format_p(row['p_value']).replace('<', '&lt;')}) on "
             "users who were not used for tuning.",
-            wide("Strengths by segment", f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"),
+            wide("Strengths by segment", html_table(("Users", "Item strength", "User strength"), rows)),
         )
     ]
 
