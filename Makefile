@@ -1,9 +1,10 @@
-# Everything from a bare checkout: Python 3.11 or newer with pip and venv is all that must be there.
+# Everything works from a bare checkout; it needs only Python 3.11 or newer with pip and venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+KERNELS := .venv-kernels
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test test-kernels bench lint clean
 
 demo: $(VENV)/.core
 	$(BIN)/counterpop demo --out demo
@@ -12,12 +13,16 @@ demo: $(VENV)/.core
 test: lint
 	$(BIN)/python -m pytest
 
+# The Triton kernels without a GPU, in Triton's interpreter, which needs an older NumPy: hence a second environment.
+test-kernels: $(KERNELS)/.installed
+	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest tests/test_device.py -k kernel
+
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Side by side with peers; minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
+# Side by side with other packages; takes minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_methods.py
@@ -43,9 +48,15 @@ $(VENV)/.test: $(VENV)/.core tests/debian.txt tests/recbole.txt
 		|| echo "LightFM does not build here (it needs a C compiler); its tests will skip" >&2
 	touch $@
 
+$(KERNELS)/.installed: tests/kernels.txt pyproject.toml
+	$(PYTHON) -m venv $(KERNELS)
+	$(KERNELS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kernels.txt
+	$(KERNELS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
 $(VENV)/.bench: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist src/*.egg-info
+	rm -rf $(VENV) $(KERNELS) demo build dist src/*.egg-info
