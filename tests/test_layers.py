@@ -14,6 +14,7 @@ import counterpop
 # The order of DESIGN.md, made a true order: `embeddings` stands before `worlds`, which uses its types.
 LAYERS = [
     "errors",
+    "numbers",
     "encoding",
     "kernels",
     "interactions",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from counterpop.interactions import Interactions, head, join
     from counterpop.ledger import Ledger, gradient_picture
     from counterpop.metrics.popularity import mean_by_rank
+    from counterpop.numbers import NUMBERS
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_names, read_recommendations
     from counterpop.recommender import Recommender
@@ -77,6 +78,7 @@ _HOMES = {
     "interactions": "Interactions head join",
     "ledger": "Ledger gradient_picture",
     "metrics.popularity": "mean_by_rank",
+    "numbers": "NUMBERS",
     "ranking": "rank",
     "readers": "read_interactions read_names read_recommendations",
     "recommender": "Recommender",
