@@ -1,12 +1,12 @@
-"""Makes the runs behind `counterpop paper` on a machine with a GPU, torch, NumPy and SciPy, and nothing else.
+"""Makes the runs behind `counterpop paper` on a machine that has a GPU, torch, NumPy and SciPy, and nothing else.
 
     python experiments/paper_on_gpu.py table3 table5 --data DATA --runs RUNS --seeds 3 [--device cuda]
     python experiments/paper_on_gpu.py cells --datasets adressa --methods macr dice --data DATA --runs RUNS
 
-The files that it leaves in RUNS are those that `counterpop paper ITEM --device cuda --out OUT` would make:
-copy them to OUT/runs, and that command, on any machine, finds them and writes tables, figures and page. Lists
-and grids are computed by torch here; equal scores, which vectors of floats hardly ever have, may be ranked
-otherwise. `cells` makes some of the runs of table3, so that several processes can share one GPU.
+The files it leaves in RUNS are those that `counterpop paper ITEM --device cuda --out OUT` would make: copy them to
+OUT/runs, and that command, on any machine, finds them and writes tables, figures and page. Torch computes lists and
+grids here; ties, which float vectors hardly ever have, may be ranked differently. `cells` makes some of the runs of
+table3, so that several processes can share one GPU.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from counterpop.paper.accuracy import make_losses, make_table3
 from counterpop.paper.cells import reasons, run_cell
 from counterpop.paper.cost import make_table4
 from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
-from counterpop.paper.plan import BACKBONES, METHODS, Plan
+from counterpop.paper.plan import Plan
 from counterpop.paper.proportion import make_proportion
-from counterpop.paper.published import DATASETS
+from counterpop.paper.published import BACKBONES, DATASETS, METHODS
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench, K, Tools
 from counterpop.training.device.measuring import search_on_device
@@ -49,7 +49,7 @@ ROWS = 2048  # users whose scores are on the device at a time
 
 
 def tools_on(device: str) -> Tools:
-    """What `Bench` needs of the package, by torch."""
+    """What `Bench` needs from the package, computed by torch."""
 
     def search(
         vectors: cp.Embeddings, directions: cp.Directions, train: cp.Interactions, held: cp.Interactions, **how: Any
@@ -58,7 +58,7 @@ def tools_on(device: str) -> Tools:
             torch.from_numpy(array).to(device)
             for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
         ]
-        return search_on_device(*tensors[:2], (tensors[2], tensors[3]), train, held, **how)
+        return search_on_device((tensors[0], tensors[1]), (tensors[2], tensors[3]), train, held, **how)
 
     def tune(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Grid]:
         dials = run.model.dials or cp.Dials()
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.methods != METHODS and given.items != ["cells"]:
-        parser.error("--methods is for cells alone")
+        parser.error("--methods goes with cells only")
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
     plan = Plan(given.quick, given.wide, given.seeds, given.baseline_seeds, device=given.device, backbones=backbones)

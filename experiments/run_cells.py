@@ -2,9 +2,9 @@
 
     python experiments/run_cells.py DATA CELLS.json [--test]
 
-CELLS.json holds a list of objects: "data" (a file of DATA), "refit", and settings of `counterpop.train`.
-Epochs and strengths are chosen on validation; test is measured only with --test, once for each cell. Needs
-torch, NumPy and SciPy alone.
+CELLS.json holds a list of objects: "data" (the name of a file in DATA), "refit", and settings of `counterpop.train`.
+Epochs and strengths are chosen on validation; test is measured only with --test, once for each cell. Needs only torch,
+NumPy and SciPy.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def grid_of(model: cp.Model, train: cp.Interactions, held: cp.Interactions, devi
         torch.from_numpy(array).to(device)
         for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
     ]
-    return search_on_device(*tensors[:2], tuple(tensors[2:]), train, held, **strengths)
+    return search_on_device(tuple(tensors[:2]), tuple(tensors[2:]), train, held, **strengths)
 
 
 def rounded(metrics: dict[str, float]) -> list[float]:
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("cells", type=Path)
     parser.add_argument("--test", action="store_true")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell after so many")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no cell after this time")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     began, splits = time.perf_counter(), {}

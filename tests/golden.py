@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 
 import counterpop as cp
 from counterpop.numbers import NUMBERS
+from counterpop.training.methods import METHODS
 
 PATH = Path(__file__).with_suffix(".json")
-METHODS = get_args(get_type_hints(cp.Settings)["method"])
 BACKBONES = {"mf": {"lr": 0.2}, "lightgcn": {"lr": 0.02}}
-LOSSES = "bpr", "bce"
 ENGINES = {"native": {"engine": "native"}, "torch": {"engine": "torch"}, "cuda": {"engine": "torch", "device": "cuda"}}
 # Rates and first values at which three epochs learn something: with the defaults of some methods they hardly do.
 SMALL = {"dim": 16, "epochs": 3, "threads": 2, "check_every": 3, "ledger_every": 4, "initial_scale": 0.1}
@@ -49,16 +48,11 @@ class Case:
         return SMALL | BACKBONES[self.backbone] | ENGINES[self.engine] | own
 
 
-def accepted(case: Case) -> bool:
-    """Whether the method has this loss."""
-    try:
-        cp.Settings(**case.settings)
-    except cp.InputError:
-        return False
-    return True
-
-
-CASES = [case for place in itertools.product(ENGINES, BACKBONES, METHODS, LOSSES) if accepted(case := Case(*place))]
+CASES = [
+    Case(engine, backbone, method.name, loss)
+    for engine, backbone, method in itertools.product(ENGINES, BACKBONES, METHODS)
+    for loss in method.losses
+]
 
 
 def why_not(case: Case) -> str | None:

@@ -1,4 +1,4 @@
-"""Made-up data sets in the form of the paper's (npz files of user, item and split), and a made-up item."""
+"""Simulated data sets in the form of the paper's (npz files of user, item and split), and an item made up."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import pytest
 
 import counterpop as cp
 from browsing import axe, launched
+from counterpop.paper.cache import Cache
 from counterpop.paper.plan import Plan
-from counterpop.paper.runs import Cache
 from counterpop.paper.writing import write_item, write_overview
 from counterpop.reporting import figures, write_audit, write_debiasing, write_report
 from counterpop.reporting.tables import format_figure

@@ -1,4 +1,4 @@
-"""The paper's tables and figures: on small made-up data, and where the real data are there, on those."""
+"""The paper's tables and figures: on small simulated data, and on the real data if they are there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import csv
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,22 @@ from click.testing import CliRunner, Result
 
 import counterpop as cp
 from counterpop.cli import main
-from counterpop.paper import cost, parts, plan, published, runs, writing
+from counterpop.encoding import to_json
+from counterpop.kernels.threads import core_count
+from counterpop.paper import cache, cost, parts, plan, published, runs, writing
+from counterpop.paper.cache import Cache, machine, source
 from counterpop.paper.cells import run_cell
 from counterpop.paper.datasets import HOW_TO_GET, TITLES, find_datasets, load_dataset, observed, thin, whole
 from counterpop.paper.making import ITEMS, make_items
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import Claim, Figure, Item, Table, compare_pairs, read_item, summarise
-from counterpop.paper.runs import Bench, Cache
+from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
 from counterpop.reporting.tables import GROUP_NAMES
 from paper_worlds import write_datasets
 
 REAL = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
+BESIDE_PUBLIC = "paper", "reporting", "encoding", "kernels.threads"  # modules that the paper may import from
 MF = Plan(quick=True, backbones=("mf",))
 
 
@@ -43,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def out(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything with MF, made by the command."""
+    """All items with MF, made by the command."""
     folder = tmp_path_factory.mktemp("paper")
     done = call("all", "--data", data, "--out", folder, "--quick", "--backbone", "mf", "--seeds", 2, "--json")
     assert done.exit_code == 0, done.stderr
@@ -56,7 +61,7 @@ def test_table3_has_the_agreed_form_and_what_the_library_measures(data: Path, ou
     places = {(r["backbone"], r["dataset"], r["method"]) for r in rows}
     for dataset in ("ml10m", "adressa"):
         assert {("mf", dataset, "plain"), ("mf", dataset, "gradient")} <= places
-    assert {method for _, _, method in places} <= set(plan.known_methods())
+    assert {method for _, _, method in places} <= {method.name for method in cp.METHODS}
     for row in rows:
         for metric in ("recall", "hit_rate", "ndcg"):
             figure = row[metric]
@@ -83,7 +88,7 @@ def test_every_item_is_written_in_every_form(out: Path) -> None:
         assert json.loads((out / f"{name}.json").read_text())
         assert (out / f"{name}.md").read_text().startswith("# ")
         item = read_item(json.loads((out / "items" / f"{name}.json").read_text())["item"])
-        assert item == read_item(json.loads(json.dumps(item.to_json())))
+        assert item == read_item(json.loads(to_json(item)))
         for n in range(1, len(item.figures) + 1):
             assert (out / "figures" / f"{name}-{n}.png").read_bytes().startswith(b"\x89PNG")
             assert "<svg" in (out / "figures" / f"{name}-{n}.svg").read_text()
@@ -102,8 +107,7 @@ def test_what_is_missing_is_shown_as_missing_and_never_as_zero(out: Path) -> Non
     with (out / "table3.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     made = {
-        (TITLES[row["dataset"]], plan.METHOD_TITLES[row["method"]])
-        for row in json.loads((out / "table3.json").read_text())
+        (TITLES[row["dataset"]], plan.title_of(row["method"])) for row in json.loads((out / "table3.json").read_text())
     }
     assert len(lines) == 24
     for line in lines:
@@ -122,7 +126,7 @@ def test_a_second_call_trains_and_writes_nothing(data: Path, out: Path) -> None:
     words = "all", "--data", data, "--out", out, "--quick", "--backbone", "mf", "--seeds", 2
     done = call(*words)
     assert done.exit_code == 0, done.stderr
-    assert "Nothing new to run" in done.stdout
+    assert "No new runs" in done.stdout
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
 
 
@@ -151,7 +155,7 @@ def test_after_a_crash_only_what_is_missing_is_made(
     assert item.rows == again.rows  # interrupted or not
 
 
-def test_a_run_is_made_anew_when_settings_data_or_code_change(
+def test_a_run_is_made_again_when_settings_threads_data_or_numbers_change(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = MF.settings("mf", "plain")
@@ -168,27 +172,67 @@ def test_a_run_is_made_anew_when_settings_data_or_code_change(
     other.mkdir()
     write_datasets(other, ("adressa", "ml10m"))  # another ml10m: the second world
     assert made(other) == 1
-    monkeypatch.setattr(runs, "code_version", lambda: "another")
+    assert made(threads=core_count()) == 0  # the default
+    monkeypatch.setattr(runs, "core_count", lambda: core_count() + 1)
+    assert made() == 1
+    monkeypatch.setattr(runs, "core_count", core_count)
+    monkeypatch.setattr(cp, "NUMBERS", cp.NUMBERS + 1)
     assert made() == 1
 
 
-def test_the_code_version_knows_code_from_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def version_of(text: str) -> str:
-        (tmp_path / "splits.py").write_text(text)
-        runs.code_version.cache_clear()
-        return runs.code_version()
-
-    monkeypatch.setattr(cp, "__path__", [str(tmp_path)])
-    first = version_of("def f(x):\n    return x + 1\n")
-    assert version_of('def f(x):\n    """Words."""\n    # more\n    return  x+1\n') == first
-    assert version_of("def f(x):\n    return x + 2\n") != first
-    (tmp_path / "serving.py").write_text("x = 1\n")  # makes no numbers
-    assert version_of("def f(x):\n    return x + 1\n") == first
-    runs.code_version.cache_clear()
+def test_the_threads_of_the_cpu_do_not_count_on_a_gpu() -> None:
+    on_cpu, on_gpu = (runs.resolve({"backbone": "lightgcn", "device": device}) for device in ("cpu", "cuda"))
+    assert (on_cpu["threads"], on_gpu["threads"]) == (core_count(), None)
+    assert runs.resolve({"threads": 3})["threads"] == 3
 
 
-def test_the_choice_looks_at_validation_alone(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a test part that cannot be read the search still comes to its choice."""
+def test_a_run_file_says_what_made_it_and_is_never_rewritten(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(data, tmp_path, MF)
+    bench.validated("ml10m", MF.settings("mf", "plain", threads=1))
+    (path,) = tmp_path.iterdir()
+    text = path.read_text()
+    content = json.loads(text)
+    assert content["source"] == source() and content["machine"] == machine()
+    assert content["threads"] == content["key"]["settings"]["threads"] == 1
+    assert content["key"]["numbers"] == cp.NUMBERS
+    assert set(content["machine"]) >= {"python", "numpy", "scipy", "numba", "polars", "counterpop", "cores"}
+    assert content["device"] and content["written"]
+    assert not {"source", "machine", "device", "written"} & set(content["key"])
+    monkeypatch.setattr(cache, "source", lambda: {"commit": "another", "dirty": False})
+    again = Bench(data, tmp_path, MF)
+    again.validated("ml10m", MF.settings("mf", "plain", threads=1))
+    assert again.cache.made == 0 and path.read_text() == text
+
+
+def test_the_source_is_the_commit_of_the_package_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(root: Path) -> dict[str, Any]:
+        monkeypatch.setattr(cp, "__path__", [str(root)])
+        return source.__wrapped__()
+
+    def git(*words: str) -> None:
+        names = "-c", "user.name=a", "-c", "user.email=a@example.org"
+        subprocess.run(["git", "-C", tmp_path, *names, *words], check=True, capture_output=True)
+
+    package = tmp_path / "src"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    assert found(package) == {"commit": None, "dirty": None}  # no git
+    git("init")
+    git("commit", "--allow-empty", "-m", "first")
+    assert found(package)["commit"] is None  # inside a checkout, but not part of it
+    git("add", ".")
+    git("commit", "-m", "second")
+    (tmp_path / "notes").write_text("")
+    clean = found(package)
+    assert len(clean["commit"]) == 40 and clean["dirty"] is False
+    (package / "new.py").write_text("")
+    assert found(package) == clean | {"dirty": True}
+
+
+def test_the_choice_looks_only_at_validation(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search also makes its choice if the test part cannot be read."""
     bench = Bench(data, tmp_path / "runs", MF)
     split = bench.split("ml10m")
     bench._splits["ml10m"] = replace(split, test=None)
@@ -198,12 +242,8 @@ def test_the_choice_looks_at_validation_alone(data: Path, tmp_path: Path, monkey
     assert choice.settings["loss"] == max(recalls, key=lambda loss: recalls[loss])
 
 
-def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"plain", "gradient"} <= set(plan.known_methods())
-    assert set(plan.known_methods()) <= set(plan.METHODS), "a method without a row in the tables"
-    monkeypatch.setattr(plan, "known_methods", lambda: ("plain",))
-    with pytest.raises(cp.InputError, match="no method dice"):
-        Plan().check("mf", "dice")
+def test_the_plan_asks_the_methods_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {method.name for method in cp.METHODS} <= set(published.METHODS), "a method without a row in the tables"
     with pytest.raises(cp.InputError, match="left out by --backbone"):
         Plan(backbones=("lightgcn",)).check("mf", "plain")
     Plan().check("mf", "plain")
@@ -215,6 +255,9 @@ def test_the_plan_takes_up_methods_as_they_come(monkeypatch: pytest.MonkeyPatch)
     wide = Plan(wide=True).candidates("lightgcn", "gradient")
     assert len(wide) == 12
     assert {one["lr"] for one in wide} == {0.02, 0.005}
+    monkeypatch.setattr(cp, "METHODS", (cp.Plain,))
+    with pytest.raises(cp.InputError, match="no method dice"):
+        Plan().check("mf", "dice")
 
 
 def test_seeds_and_devices_are_those_that_were_asked_for() -> None:
@@ -236,7 +279,7 @@ def test_ips_takes_the_loss_that_plain_training_is_better_with(out: Path) -> Non
         assert plain["settings"]["loss"] == max(recalls, key=lambda loss: recalls[loss])
 
 
-def test_what_another_version_wrote_is_written_anew(out: Path, tmp_path: Path) -> None:
+def test_what_another_version_wrote_is_written_again(out: Path, tmp_path: Path) -> None:
     (tmp_path / "items").mkdir()
     content = json.loads((out / "items" / "table1.json").read_text())
     item = read_item(content["item"])
@@ -248,30 +291,12 @@ def test_what_another_version_wrote_is_written_anew(out: Path, tmp_path: Path) -
     assert not writing.is_written(item, tmp_path, {}) and writing.read_items(tmp_path, ["table1"]) == []
 
 
-def test_a_wide_search_tries_what_a_method_alone_can_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass(frozen=True)
-    class IPS:
-        power: float = 1.0
-        clip: float = 0.5
-
-    @dataclass(frozen=True)
-    class Settings:
-        backbone: str
-        method: str
-        device: str
-        seed: int
-        loss: str = "bpr"
-        lr: float = 0.2
-        reg: float = 1e-3
-        options: IPS | None = None
-
-    monkeypatch.setattr(cp, "IPS", IPS, raising=False)
-    monkeypatch.setattr(cp, "Settings", Settings)
+def test_a_wide_search_tries_the_options_of_a_method() -> None:
     found = Plan(wide=True).candidates("mf", "ips")
     assert len(found) == 12 + 6
-    tried = [IPS(0.5), IPS(1.0), IPS(1.0, 1.0)]
-    assert [one["options"] for one in found if "options" in one] == tried * 2
-    assert not any("options" in one for one in Plan().candidates("mf", "ips"))
+    tried = [cp.IPS(power=0.5), cp.IPS(power=1.0), cp.IPS(clip=1.0)]
+    assert [one["method"] for one in found if one["method"] != "ips"] == tried * 2
+    assert {one["method"] for one in Plan().candidates("mf", "ips")} == {"ips"}
 
 
 def test_a_setting_that_a_method_refuses_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,16 +412,16 @@ def test_table4_judges_ratios() -> None:
     assert [c.verdict for c in cost._claims(rows(1.5, 1.2))] == ["not seen", "not seen", "not tested"]
 
 
-def test_groups_are_called_as_in_reports() -> None:
+def test_groups_have_the_names_that_reports_use() -> None:
     assert parts.GROUPS == GROUP_NAMES
 
 
 def test_published_cells_are_complete_and_in_order() -> None:
     assert published.table3("lightgcn", "gowalla", "gradient") == {"recall": 0.081, "hit_rate": 0.263, "ndcg": 0.053}
-    for backbone in plan.BACKBONES:
+    for backbone in published.BACKBONES:
         for dataset in published.DATASETS:
             best = published.table3(backbone, dataset, "gradient")
-            for method in plan.METHODS:
+            for method in published.METHODS:
                 cell = published.table3(backbone, dataset, method)
                 assert all(0 < cell[metric] <= best[metric] for metric in published.METRICS)
         for n in (0, 1):
@@ -432,10 +457,10 @@ def test_without_matplotlib_the_rest_is_written(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_command_says_how_to_get_the_data(tmp_path: Path) -> None:
-    told = call("--how-to-get-data")
-    assert told.exit_code == 0
+    shown = call("--how-to-get-data")
+    assert shown.exit_code == 0
     for word in ("grouplens.org", "--protocol intervened", "--protocol uniform", "gowalla", "MACR"):
-        assert word in told.stdout
+        assert word in shown.stdout
     wrong = call("table1", "--data", tmp_path, "--out", tmp_path / "out")
     assert wrong.exit_code == 1
     assert "--how-to-get-data" in wrong.stderr
@@ -444,7 +469,7 @@ def test_the_command_says_how_to_get_the_data(tmp_path: Path) -> None:
 
 
 def test_the_commands_that_rebuild_the_splits_work(tmp_path: Path) -> None:
-    """Each as it is printed, on made-up ratings; afterwards all four data sets are found."""
+    """Each as it is printed, on simulated ratings; afterwards all four data sets are found."""
     log = cp.make_world(150, 60, mean_activity=20, seed=4).log
     commands = re.findall(r"counterpop (split (\w+)\.csv [^\\\n]*(?:\\\n.*)?)", HOW_TO_GET)
     assert [name for _, name in commands] == list(published.DATASETS)
@@ -482,13 +507,19 @@ def test_the_paper_is_made_from_public_names() -> None:
     for path in Path(runs.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("counterpop"):
-                assert str(node.module).startswith(("counterpop.paper", "counterpop.reporting")), path.name
+                allowed = (
+                    "counterpop.paper",
+                    "counterpop.reporting",
+                    "counterpop.encoding",
+                    "counterpop.kernels.threads",
+                )
+                assert str(node.module).startswith(allowed), path.name
                 assert not any(alias.name.startswith("_") for alias in node.names)
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cp":
                 assert node.attr in {*cp.__all__, "__version__", "__path__"}, f"{path.name}: cp.{node.attr}"
 
 
-@pytest.mark.skipif(not (REAL / "ml10m.npz").exists(), reason="the paper's data are not here (COUNTERPOP_DATA)")
+@pytest.mark.skipif(not (REAL / "ml10m.npz").exists(), reason="the paper's data are not here (set COUNTERPOP_DATA)")
 def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) -> None:
     bench = Bench(REAL, tmp_path, Plan(quick=True))
     one, two = make_table1(bench), make_table2(bench)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         split_uniform,
     )
     from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, train
+    from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
 
@@ -85,6 +86,7 @@ _HOMES = {
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_intervened split_mixed split_random split_temporal split_uniform",
     "training": "CausE DICE Gradient IPS MACR Method Plain Settings train",
+    "training.methods": "METHODS",
     "tuning": "Grid choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }

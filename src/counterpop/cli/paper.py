@@ -14,7 +14,9 @@ from counterpop.cli import shell
 from counterpop.cli.progress import console, output, training_progress
 from counterpop.paper.datasets import HOW_TO_GET
 from counterpop.paper.making import ITEMS, make_items
-from counterpop.paper.plan import BACKBONES, Plan
+from counterpop.paper.plan import Plan
+from counterpop.paper.published import BACKBONES
+from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.writing import SMOKE
 from counterpop.training import Progress
@@ -29,7 +31,7 @@ def _explain(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @contextmanager
 def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
-    """A line and a bar for each training."""
+    """A line and a progress bar for each run."""
     console.print(label)
     with training_progress() as show:
         yield show
@@ -39,15 +41,15 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @click.argument("items", type=click.Choice([*ITEMS, "all"]), nargs=-1, required=True, metavar="ITEM...")
 @click.option("--data", type=click.Path(), required=True, help="Folder with ml10m.npz and the others.")
 @click.option("--out", type=click.Path(), required=True, help="Folder for the page, the tables and the runs.")
-@click.option("--quick", is_flag=True, help="A smoke run of minutes on few users; its figures mean nothing.")
+@click.option("--quick", is_flag=True, help="A smoke run of minutes on a few users; its figures mean nothing.")
 @click.option(
-    "--wide", is_flag=True, help="Search rates, penalties and methods' own settings too: six times the runs or more."
+    "--wide", is_flag=True, help="Also search rates, penalties and the methods' options: at least six times the runs."
 )
-@click.option("--backbone", type=click.Choice(BACKBONES), help="Only this one. [default: both, mf first]")
+@click.option("--backbone", type=click.Choice(BACKBONES), help="Only this backbone. [default: both, mf first]")
 @click.option("--device", type=click.Choice(get_args(Device)), default="cpu", show_default=True)
-@click.option("--mf-on-cpu", is_flag=True, help="MF on the CPU, whatever --device says of LightGCN.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How many seeds.")
-@click.option("--baseline-seeds", type=click.IntRange(min=1), help="How many for other methods. [default: as --seeds]")
+@click.option("--mf-on-cpu", is_flag=True, help="Train MF on the CPU; --device is then for LightGCN only.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of seeds.")
+@click.option("--baseline-seeds", type=click.IntRange(min=1), help="The same for the other methods. [default: --seeds]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed.")
 @click.option(
     "--how-to-get-data",
@@ -55,61 +57,53 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Say where the data sets come from, and stop.",
+    help="Say where to get the data sets, and stop.",
 )
 @shell
 def command(
-    items: tuple[str, ...],
-    data: str,
-    out: str,
-    quick: bool,
-    wide: bool,
-    backbone: str | None,
-    device: str,
-    mf_on_cpu: bool,
-    seeds: int,
-    baseline_seeds: int | None,
-    seed: int,
-    quiet: bool,
+    items: tuple[str, ...], data: str, out: str, backbone: str | None, quiet: bool, **options: Any
 ) -> dict[str, Any]:
-    """Make the paper's tables and figures anew, beside the published numbers.
+    """Reproduce the paper's tables and figures, next to the published numbers.
 
     \b
     table1      popular items, active users        table5      ablation
     table2      the data sets                      figure1     accumulated gradients
     table3      all methods on all data sets       groups      popularity groups
     losses      BPR against BCE                    proportion  share of intervened test data
-    table4      seconds of an epoch                strengths   the grid of strengths
+    table4      seconds per epoch                  strengths   the grid of strengths
     all         everything
 
-    Writes OUT/index.html, and every item as Markdown, CSV, JSON, PNG and SVG. Settings, epochs and strengths
-    are chosen on validation. Every run is kept in OUT/runs under its settings, data and code: after a crash
-    the same command goes on where it stopped, and a second one trains nothing.
+    Writes OUT/index.html, and every item as Markdown, CSV, JSON, PNG and SVG. Settings, epochs and strengths are
+    chosen on validation. Every run is kept in OUT/runs: after a crash the same command continues where it stopped,
+    and a second call trains nothing.
 
-    All parts with MF take half an hour on two cores. LightGCN takes 10 to 25 minutes a run on the CPU: use
-    --device cuda, leave it out with --backbone mf, or have patience (MF comes first).
+    All items with MF take half an hour on two cores. A LightGCN run takes 10 to 25 minutes on the CPU: use --device
+    cuda, skip it with --backbone mf, or be patient (MF comes first).
     """
     names = list(ITEMS) if "all" in items else list(dict.fromkeys(items))
     start, folder = time.perf_counter(), Path(out)
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
     for backbones in stages:
-        plan = Plan(quick, wide, seeds, baseline_seeds, seed, device, mf_on_cpu, backbones)
+        plan = Plan(backbones=backbones, **options)
         watch = (lambda label: nullcontext(None)) if quiet else _watch
         bench = Bench(Path(data), folder / "runs", plan, watch=watch)
         for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):
             claims[item.name] = [claim.__dict__ for claim in item.claims]
             if not quiet and backbones == stages[-1]:
-                output.print(f"{item.title}")
-                for claim in item.claims:
-                    output.print(f"  {claim.verdict}: {claim.claim} {claim.evidence}")
-                for text in item.missing:
-                    output.print(f"  missing: {text}")
+                _print_item(item)
         made += bench.cache.made
     seconds = time.perf_counter() - start
     if not quiet:
-        if quick:
+        if options["quick"]:
             output.print(SMOKE)
-        told = f"{made} new runs" if made else "Nothing new to run"
-        output.print(f"{told}, {seconds:.0f} s. Open {folder / 'index.html'}.")
+        output.print(f"{made or 'No'} new runs, {seconds:.0f} s. Open {folder / 'index.html'}.")
     return {"out": out, "items": names, "new_runs": made, "seconds": seconds, "claims": claims}
+
+
+def _print_item(item: Item) -> None:
+    output.print(item.title)
+    for claim in item.claims:
+        output.print(f"  {claim.verdict}: {claim.claim} {claim.evidence}")
+    for text in item.missing:
+        output.print(f"  missing: {text}")

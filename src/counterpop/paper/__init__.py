@@ -1,5 +1,5 @@
 """Every table and figure of the paper, from public names only: `counterpop paper all`.
 
-published and datasets are what is given, plan and runs what is trained, statistics, accuracy, cost, parts and
-proportion the items, results what they are made of, drawing and writing how they get on disk.
+published and datasets hold what is given; plan, cache and runs train; statistics, accuracy, cost, parts and proportion
+make the items; results are their values; drawing and writing put them on disk.
 """

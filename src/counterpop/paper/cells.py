@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import counterpop as cp
+from counterpop.paper.cache import Record
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, LOSS_OF_PLAIN, METHOD_TITLES
-from counterpop.paper.published import METRICS
+from counterpop.paper.plan import BACKBONE_TITLES, find_method, title_of
+from counterpop.paper.published import METRICS, PLAIN
 from counterpop.paper.results import Table, summarise
-from counterpop.paper.runs import Bench, Record
+from counterpop.paper.runs import Bench
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What became of a cell; without records it is missing, and says why."""
+    """The results of a cell; without records it is missing, and `missing` says why."""
 
     dataset: str
     backbone: str
@@ -27,10 +28,10 @@ class Cell:
 
     @property
     def title(self) -> str:
-        return f"{BACKBONE_TITLES[self.backbone]} {METHOD_TITLES[self.method]}, {TITLES[self.dataset]}"
+        return f"{BACKBONE_TITLES[self.backbone]} {title_of(self.method)}, {TITLES[self.dataset]}"
 
     def figure(self, metric: str, kind: str = "adjusted") -> dict[str, Any] | None:
-        """A test figure over the seeds; `kind` "plain" is the same model before its adjustment."""
+        """A test figure over the seeds; with `kind` "plain" that of the same model before its adjustment."""
         if not self.records:
             return None
         single = self.records[0][kind]["intervals"].get(metric)
@@ -41,11 +42,11 @@ class Cell:
         return figure["mean"] if figure else None
 
     def side(self, side: str, metric: str) -> dict[str, Any] | None:
-        """A test figure of the gradient method with one side off."""
+        """A test figure with one side off."""
         return summarise([record["sides"][side][metric] for record in self.records]) if self.records else None
 
     def chosen(self) -> dict[str, Any]:
-        """What validation chose: settings, epochs and strengths of every seed; and what it chose from."""
+        """What validation chose (settings, and epochs and strengths for every seed), and what it chose from."""
         if not self.records:
             return {}
         first = self.records[0]["settings"]
@@ -66,12 +67,12 @@ class Cell:
 def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any) -> Cell:
     """The cell with its settings chosen on validation; `more` is the same in all that are tried.
 
-    Whatever cannot be trained is a missing cell with its reason.
+    If it cannot be trained, it is a missing cell with the reason.
     """
     try:
         bench.plan.check(backbone, method)
-        if method in LOSS_OF_PLAIN:
-            more |= {"loss": bench.choose(dataset, backbone, "plain").settings["loss"]}
+        if find_method(method).follows_plain_loss:
+            more |= {"loss": bench.choose(dataset, backbone, PLAIN).settings["loss"]}
         choice = bench.choose(dataset, backbone, method, **more)
         settings = [choice.settings | {"seed": seed} for seed in bench.plan.seeds_of(method, **more)]
         tested = tuple(bench.tested(dataset, one) for one in settings)
@@ -106,14 +107,14 @@ def searched_table(cells: list[Cell]) -> Table:
         columns,
         rows,
         (
-            "The search uses the first seed. Epochs and strengths are chosen on validation in every run. What "
-            "is not named is the method's default.",
+            "The search uses the first seed. Epochs and strengths are chosen on validation in every run. Settings "
+            "that are not listed are the method's defaults.",
         ),
     )
 
 
 def reasons(cells: list[Cell]) -> tuple[str, ...]:
-    """What is missing and why, one sentence for each reason."""
+    """The missing cells, one sentence per reason."""
     by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if cell.missing is not None:

@@ -1,4 +1,4 @@
-"""The paper's four data sets: each as a split, and where they come from."""
+"""The paper's four data sets: each as a split, and where to get them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HOW_TO_GET = """\
 
   DIR/NAME.npz   arrays user, item (whole numbers from 0) and split (0 train, 1 train drawn by intervention,
                  2 validation, 3 test): the split of the paper's own authors, as below
-  DIR/NAME       a split folder that `counterpop split` wrote: the same protocol, drawn anew from the ratings;
-                 figures are then near the published ones, not comparable digit by digit
+  DIR/NAME       a split folder that `counterpop split` wrote: the same protocol, drawn again from the ratings;
+                 figures are then close to the published ones, but not comparable digit by digit
 
-NAME is one of ml10m, netflix, adressa, gowalla. What is not there is shown as missing. The licences of
-MovieLens and Netflix allow research and forbid passing the data on, so none of it comes with counterpop.
+NAME is one of ml10m, netflix, adressa, gowalla. Data sets that are not there are shown as missing. The licences
+of MovieLens and Netflix allow research and forbid redistribution, so counterpop comes without the data.
 
-ml10m    MovieLens 10M, https://grouplens.org/datasets/movielens/10m/ (ratings.dat); five-star ratings count.
+ml10m    MovieLens 10M, https://grouplens.org/datasets/movielens/10m/ (ratings.dat); only five-star ratings count.
          The authors' split: the data of DICE, https://github.com/tsinghua-fib-lab/DICE
            sed 's/::/,/g' ratings.dat > ml10m.csv
            counterpop split ml10m.csv --no-header --min-rating 5 \\
@@ -43,15 +43,15 @@ gowalla  Gowalla check-ins, https://snap.stanford.edu/data/loc-gowalla.html, use
          The authors' split: the data of MACR, as above
            counterpop split gowalla.csv --no-header --protocol uniform --test 5 --valid 5 --out DIR/gowalla
 
-`--protocol intervened` is DICE's way: pairs are drawn as if every item had been shown alike. `--protocol
-uniform` is MACR's: the same number of pairs of every item. Where a split has no validation part (the authors'
-Adressa and Gowalla), one is carved out of train as the test was drawn, everything is chosen on it, and the
-model is trained again on all of train before test is measured once.
+`--protocol intervened` is DICE's: pairs are drawn as if every item had been shown equally often. `--protocol
+uniform` is MACR's: the same number of pairs for every item. If a split has no validation part (the authors'
+Adressa and Gowalla), one is carved out of train in the way the test part was drawn. Everything is chosen on it,
+and the model is trained again on all of train before test is measured once.
 """
 
 
 def find_dataset(folder: Path, name: str) -> Path | None:
-    """Where a data set lies: its npz file, or a split folder of its name; None where neither is."""
+    """The path of a data set: its npz file, or a split folder of its name; None if there is neither."""
     for path in (folder / f"{name}.npz", folder / name):
         if path.is_file() or (path / "manifest.json").is_file():
             return path
@@ -59,18 +59,18 @@ def find_dataset(folder: Path, name: str) -> Path | None:
 
 
 def find_datasets(folder: Path) -> dict[str, Path]:
-    """All data sets of a folder by name; says how to get them where there is none."""
+    """All data sets of a folder by name; raises InputError if there are none, and says how to get them."""
     found = {name: path for name in DATASETS if (path := find_dataset(folder, name))}
     if not found:
         raise cp.InputError(
-            f"{folder} must hold one of {', '.join(f'{name}.npz' for name in DATASETS)} at least, but it "
-            "has none; `counterpop paper --how-to-get-data` says where they come from"
+            f"{folder} must hold at least one of {', '.join(f'{name}.npz' for name in DATASETS)}, but it has none; "
+            "`counterpop paper --how-to-get-data` says where to get them"
         )
     return found
 
 
 def checksum(path: Path) -> str:
-    """What a data set holds, as a fingerprint: of the file, or of the files that a split folder lists."""
+    """The checksum of a data set: of its file, or of the files that a split folder lists."""
     if path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -88,7 +88,7 @@ def load_dataset(path: Path) -> cp.Split:
 
 
 def thin(split: cp.Split, users: int, seed: int = 0) -> cp.Split:
-    """The rows of that many users alone, drawn at random: what a smoke run is made on."""
+    """The split with only this many users, drawn at random; smoke runs use it."""
     known = split.development
     if users >= known.train.n_users:
         return split
@@ -106,7 +106,7 @@ def thin(split: cp.Split, users: int, seed: int = 0) -> cp.Split:
 
 
 def observed(split: cp.Split) -> cp.Interactions:
-    """Train as it was observed: without rows drawn by intervention, with what was carved for validation."""
+    """Train as it was observed: without rows drawn by intervention, with those carved out for validation."""
     known = split.development
     if split.manifest.carved is not None:
         return known.refit_train()

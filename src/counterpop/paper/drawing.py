@@ -1,7 +1,7 @@
-"""The figures drawn: by plotly for the page, by matplotlib as PNG and SVG.
+"""Drawing the figures: with plotly for the page, with matplotlib as PNG and SVG.
 
-Plotly's own way to a still picture starts a browser; matplotlib needs none, and is wanted for nothing else,
-so it comes with the extra `paper`.
+Plotly starts a browser to make a still picture; matplotlib does not. Nothing else needs it, so it comes with the extra
+`paper`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All items of the paper, made and written one after the other."""
+"""All items of the paper, made and written one after another."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ITEMS: dict[str, Callable[[Bench], Item]] = {
 
 
 def make_items(bench: Bench, names: Sequence[str], out: Path, *, rest_follows: bool = False) -> Iterator[Item]:
-    """Makes the named items one after the other; each is on disk, and on the page, once it is handed out.
+    """Makes the named items one after another; each is on disk, and on the page, by the time it is yielded.
 
-    What the folder holds already is left as it is. Where `rest_follows` (the same items with more backbones),
-    an item is written only if a run was made for it.
+    Items that the folder already holds are left as they are. With `rest_follows` (the same items will be made again
+    with more backbones), an item is written only if a run was made for it.
     """
-    # losses measures both losses on test, which table3's search only trains: first, and nothing is made twice
+    # losses measures both losses on test, while table3's search only trains them: losses first, or some run twice
     for name in sorted(names, key=lambda name: (name != "losses", list(ITEMS).index(name))):
         bench.cache.used.clear()
         before = bench.cache.made

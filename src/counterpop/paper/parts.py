@@ -8,8 +8,8 @@ from typing import Any
 from counterpop.paper import published
 from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, BACKBONES
-from counterpop.paper.published import DATASETS, METRICS
+from counterpop.paper.plan import BACKBONE_TITLES, title_of
+from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, but, compare_pairs, judge_orders
 from counterpop.paper.runs import Bench
 
@@ -19,19 +19,19 @@ VARIANTS = ("whole method", "no normalisation", "item side off", "user side off"
 
 
 def _without_normalisation(bench: Bench, whole: Cell) -> Cell:
-    """The same with the loss of the whole method, its other settings chosen anew."""
+    """The same without normalised users: with the loss of the whole method, its other settings chosen again."""
     loss = whole.chosen()["settings"]["loss"] if whole.records else "bpr"
-    return run_cell(bench, whole.dataset, whole.backbone, "gradient", normalised=False, loss=loss)
+    return run_cell(bench, whole.dataset, whole.backbone, OURS, normalised=False, loss=loss)
 
 
 def make_table5(bench: Bench) -> Item:
-    """The method without normalisation, and with one side off, each with its own choice on validation."""
+    """The method without normalisation, and with one side off; each is chosen on validation for itself."""
     rows: list[dict[str, Any]] = []
     cells: list[Cell] = []
     bare_cells: list[Cell] = []
     for dataset in ABLATED:
         for backbone in BACKBONES:
-            full = run_cell(bench, dataset, backbone, "gradient")
+            full = run_cell(bench, dataset, backbone, OURS)
             bare = _without_normalisation(bench, full)
             cells.append(full)
             bare_cells.append(bare)
@@ -48,18 +48,18 @@ def make_table5(bench: Bench) -> Item:
                 for variant, found, text in zip(VARIANTS, figures, beside, strict=True)
             ]
     table = Table(
-        "Test figures of the method and of what is left of it",
+        "Test figures of the whole method and of its parts",
         ("Data set", "Backbone", "Variant", "Recall", "HR", "NDCG", "Recall, published"),
         [[TITLES[r["dataset"]], BACKBONE_TITLES[r["backbone"]], *list(r.values())[2:]] for r in rows],
         (
-            "With a side off, its strength is 0 and the other is chosen on validation for that. Our source of "
-            "the published figures gives the two one-sided ones without saying which is which.",
+            "With a side off, its strength is 0 and the other strength is chosen on validation for that case. Our "
+            "source of the published figures gives the two one-sided figures without saying which is which.",
         ),
     )
     return Item(
         "table5",
         "Table V: ablation",
-        "Normalised users, the item side and the user side, each taken away.",
+        "What is lost without normalised users, without the item side and without the user side.",
         (table, replace(searched_table(bare_cells), title="Searched and chosen without normalisation")),
         (),
         tuple(_ablation_claims(rows)),
@@ -73,7 +73,7 @@ def _ablation_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     claims = []
     for variant, text in zip(
         VARIANTS[1:],
-        ("Normalising users helps.", "Taking popularity out of items helps.", "Taking it out of users helps."),
+        ("Normalising users helps.", "Removing popularity from items helps.", "Removing it from users helps."),
         strict=True,
     ):
         ours, theirs = {}, {}
@@ -91,16 +91,16 @@ def _ablation_claims(rows: list[dict[str, Any]]) -> list[Claim]:
 
 
 def make_figure1(bench: Bench) -> Item:
-    """Cosine of an item's pull and push with their sum, and their lengths, by popularity rank."""
+    """Cosines of an item's pull and push with their sum, and their lengths, by popularity rank."""
     figures, claims, rows = [], [], []
-    whole = run_cell(bench, "ml10m", "mf", "gradient")
+    whole = run_cell(bench, "ml10m", "mf", OURS)
     cells = [(whole, "users normalised"), (_without_normalisation(bench, whole), "not normalised")]
     for cell, label in cells:
         if not cell.records:
             continue
         picture = cell.records[0]["picture"]
         rows.append({"dataset": "ml10m", "backbone": "mf", "users": label, **picture})
-        for what, kind, y in (("Direction", "cosine", "Cosine with the whole"), ("Size", "norm", "Length")):
+        for what, kind, y in (("Direction", "cosine", "Cosine with the sum"), ("Size", "norm", "Length")):
             series = [
                 {"name": name, "x": picture["rank"], "y": [y or None for y in picture[f"{kind}_{part}"]]}
                 for part, name in (("pull", "Pull (as a seen item)"), ("push", "Push (as a negative)"))
@@ -120,9 +120,9 @@ def make_figure1(bench: Bench) -> Item:
     return Item(
         "figure1",
         "Figure 1: accumulated gradients",
-        "What lifted an item as a seen one (pull) and lowered it as a negative one (push), added up over "
-        "training with the slope of the loss. The nearer a cosine is to 1, the more that part decides where "
-        "the sum of both points.",
+        "The gradients that raised an item as a seen item (pull) and lowered it as a negative (push), weighted by the "
+        "slope of the loss and summed over training. The closer a cosine is to 1, the more that part determines the "
+        "direction of the sum of both.",
         (),
         tuple(figures),
         tuple(claims),
@@ -138,57 +138,34 @@ def _gradient_claims(picture: dict[str, Any], label: str) -> list[Claim]:
         return []
     return [
         Claim(
-            f"The gradient of popular items is decided by the pull ({label}).",
+            f"The pull dominates the gradient of popular items ({label}).",
             judge_orders(int(pull[0] > push[0]) + int(long_pull[0] > long_push[0]), 2),
-            f"Popular items: mean cosine {pull[0]:.2f} of the pull and {push[0]:.2f} of the push with the "
-            f"whole; mean length {long_pull[0]:.4g} and {long_push[0]:.4g}.",
+            f"Popular items: mean cosine with the sum {pull[0]:.2f} for the pull and {push[0]:.2f} for the push; mean "
+            f"length {long_pull[0]:.4g} and {long_push[0]:.4g}.",
         ),
         Claim(
-            f"The gradient of the other items is decided by the push ({label}).",
+            f"The push dominates the gradient of the other items ({label}).",
             judge_orders(int(push[1] > pull[1]) + int(long_push[1] > long_pull[1]), 2),
-            f"Other items: mean cosine {push[1]:.2f} of the push and {pull[1]:.2f} of the pull; mean length "
-            f"{long_push[1]:.4g} and {long_pull[1]:.4g}.",
+            f"Other items: mean cosine with the sum {push[1]:.2f} for the push and {pull[1]:.2f} for the pull; mean "
+            f"length {long_push[1]:.4g} and {long_pull[1]:.4g}.",
         ),
     ]
 
 
 def make_groups(bench: Bench) -> Item:
-    """How often items of each popularity group are recommended, and how much of their test pairs is found."""
+    """How often items of each popularity group are recommended, and how many of their test pairs are found."""
     rows: list[dict[str, Any]] = []
-    all_cells: list[Cell] = []
+    cells: list[Cell] = []
     figures = []
     for backbone in BACKBONES:
-        whole = run_cell(bench, "ml10m", backbone, "gradient")
-        cells = {
-            "plain": run_cell(bench, "ml10m", backbone, "plain"),
-            "gradient, no normalisation": _without_normalisation(bench, whole),
-            "gradient": whole,
-        }
-        all_cells += [cells["plain"], cells["gradient"]]
-        made = {name: cell for name, cell in cells.items() if cell.records}
-        for name, cell in made.items():
-            for g, title in enumerate(GROUPS):
-                found = [record["adjusted"]["groups"][g] for record in cell.records]
-                rows.append(
-                    {
-                        "dataset": "ml10m",
-                        "backbone": backbone,
-                        "method": name,
-                        "group": title,
-                        "items": found[0]["items"],
-                        "frequency": sum(one["frequency"] for one in found) / len(found),
-                        "recall": _mean([one["recall"] for one in found]),
-                    }
-                )
+        whole, plain = (run_cell(bench, "ml10m", backbone, method) for method in (OURS, PLAIN))
+        bare = _without_normalisation(bench, whole)
+        cells += [plain, whole]
+        shown = {title_of(PLAIN): plain, f"{title_of(OURS)}, no normalisation": bare, title_of(OURS): whole}
+        found = {name: _group_rows(name, cell) for name, cell in shown.items() if cell.records}
+        rows += [row for own in found.values() for row in own]
         for what, y in (("frequency", "Share of recommendations"), ("recall", "Recall of the group")):
-            series = [
-                {
-                    "name": name,
-                    "x": list(GROUPS),
-                    "y": [r[what] for r in rows if (r["backbone"], r["method"]) == (backbone, name)],
-                }
-                for name in made
-            ]
+            series = [{"name": name, "x": list(GROUPS), "y": [r[what] for r in own]} for name, own in found.items()]
             if series:
                 caption = f"{y}, ML-10M, {BACKBONE_TITLES[backbone]}"
                 figures.append(Figure(caption, "bars", "% of items, most popular first", y, series))
@@ -206,8 +183,27 @@ def make_groups(bench: Bench) -> Item:
         tuple(figures),
         tuple(_group_claims(rows)),
         tuple(rows),
-        reasons(all_cells),
+        reasons(cells),
     )
+
+
+def _group_rows(name: str, cell: Cell) -> list[dict[str, Any]]:
+    """A row for each popularity group, with the means over the seeds."""
+    rows = []
+    for g, title in enumerate(GROUPS):
+        found = [record["adjusted"]["groups"][g] for record in cell.records]
+        rows.append(
+            {
+                "dataset": cell.dataset,
+                "backbone": cell.backbone,
+                "method": name,
+                "group": title,
+                "items": found[0]["items"],
+                "frequency": sum(one["frequency"] for one in found) / len(found),
+                "recall": _mean([one["recall"] for one in found]),
+            }
+        )
+    return rows
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -220,10 +216,11 @@ def _group_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     first, last = GROUPS[0], GROUPS[-1]
     top, tail = {}, {}
     for backbone in BACKBONES:
-        if (backbone, "gradient", first) in at and (backbone, "plain", first) in at:
-            plain, own = (at[backbone, method, first]["frequency"] for method in ("plain", "gradient"))
+        both = title_of(PLAIN), title_of(OURS)
+        if all((backbone, method, first) in at for method in both):
+            plain, own = (at[backbone, method, first]["frequency"] for method in both)
             top[BACKBONE_TITLES[backbone]] = (plain, own)
-            plain, own = (at[backbone, method, last]["recall"] or 0.0 for method in ("plain", "gradient"))
+            plain, own = (at[backbone, method, last]["recall"] or 0.0 for method in both)
             tail[BACKBONE_TITLES[backbone]] = (own, plain)
     return [
         compare_pairs("The gradient method recommends the most popular items less often than plain.", top, {}),
@@ -236,7 +233,7 @@ def make_strengths(bench: Bench) -> Item:
     figures, rows = [], []
     inside: list[str] = []
     outside: list[str] = []
-    cells = [run_cell(bench, dataset, backbone, "gradient") for backbone in BACKBONES for dataset in DATASETS]
+    cells = [run_cell(bench, dataset, backbone, OURS) for backbone in BACKBONES for dataset in DATASETS]
     for cell in cells:
         if not cell.validated:
             continue
@@ -255,7 +252,7 @@ def make_strengths(bench: Bench) -> Item:
         figures.append(Figure(f"Recall@20 on validation, {title}", "map", "User strength", "Item strength", series))
         (inside if min(chosen) > 0 else outside).append(f"{title} ({chosen[0]:g} / {chosen[1]:g})")
     table = Table(
-        "What validation chose, first seed",
+        "What validation chose (first seed)",
         ("Data set", "Backbone", "Item strength", "User strength", "Recall", "at 0 / 0"),
         [
             [
@@ -271,14 +268,14 @@ def make_strengths(bench: Bench) -> Item:
     claim = Claim(
         "Both strengths matter: the best point has both above 0.",
         judge_orders(len(inside), len(rows)),
-        f"Both are in {len(inside)} of {len(rows)} cells.{but('Item / user strength', inside)}"
+        f"Both are above 0 in {len(inside)} of {len(rows)} cells.{but('Item / user strength', inside)}"
         f"{but('One side is 0 in', outside)}",
     )
     return Item(
         "strengths",
         "Strengths",
-        "Recall at every pair of strengths on the validation part; the ring is "
-        "what was chosen. At 0 / 0 the model is as trained.",
+        "Recall on validation at every pair of strengths; the ring marks the pair that was chosen. 0 / 0 is the model "
+        "as trained.",
         (table,),
         tuple(figures),
         (claim,),

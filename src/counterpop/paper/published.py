@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, as they are there: what our own are put beside.
+"""The numbers that the paper prints, exactly as printed; ours are shown next to them.
 
 Ren et al., "Mitigating Popularity Bias in Recommendation with Unbalanced Interactions: A Gradient
 Perspective".
@@ -8,8 +8,12 @@ from __future__ import annotations
 
 DATASETS = ("ml10m", "netflix", "adressa", "gowalla")
 METRICS = ("recall", "hit_rate", "ndcg")  # at 20
+BACKBONES = ("mf", "lightgcn")
+METHODS = ("plain", "ips", "cause", "dice", "macr", "gradient")  # the rows of its tables
+PLAIN, OURS = METHODS[0], METHODS[-1]  # the row that others are compared with, and the paper's own method
+TIMED = ("plain", "dice", "macr", "gradient")  # the rows of Table IV
 
-POPULAR = {"ml10m": (328, 4819)}  # of Table I: popular items of all items
+POPULAR = {"ml10m": (328, 4819)}  # Table I: popular items of all items
 ACTIVE = {"ml10m": (20801, 37962)}  # active users of all users
 SIZES = {  # users, items, interactions
     "ml10m": (37962, 4819, 1371473),
@@ -34,7 +38,7 @@ _TABLE3 = {
     ("lightgcn", "gradient"): ".186 .564 .127  .145 .595 .127  .134 .166 .067  .081 .263 .053",
 }
 
-# Table IV: seconds of an epoch on a V100, (ML-10M, Netflix)
+# Table IV: seconds per epoch on a V100, (ML-10M, Netflix)
 SECONDS = {
     ("mf", "plain"): (47.0, 77.0),
     ("mf", "dice"): (124.0, 207.0),
@@ -46,8 +50,8 @@ SECONDS = {
     ("lightgcn", "gradient"): (129.0, 203.0),
 }
 
-# Table V: recall of the whole method, without normalisation, and with one side off. Our source gives the
-# two one-sided figures without saying which side is off, so they stand as a pair.
+# Table V: recall of the whole method, without normalisation, and with one side off. Our source gives the two
+# one-sided figures without saying which side is off, so they are kept as a pair.
 ABLATION = {
     ("ml10m", "mf"): (0.173, 0.164, (0.153, 0.160)),
     ("ml10m", "lightgcn"): (0.186, 0.171, (0.154, 0.175)),

@@ -1,9 +1,9 @@
-"""What an item of the paper comes to, as values: tables, figures, and the paper's claims with our answers."""
+"""An item of the paper as values: tables, figures, and the paper's claims with our verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ STRONGER, WEAKER = 1.25, 0.8  # an effect this many times the published one
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells: text, numbers, a figure with its interval (see `summarise`), or None for missing."""
+    """Rows of cells: text, numbers, a figure with its interval (see `summarise`), or None if missing."""
 
     title: str
     columns: tuple[str, ...]
@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing without a drawer: `series` are objects of name, x and y (of a map: x, y and z by rows)."""
+    """What to draw, independent of the library: `series` are dicts of name, x and y (for a map: x, y and z by rows)."""
 
     caption: str
     kind: Kind
@@ -40,7 +40,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper and what our own numbers say of it."""
+    """A claim of the paper and what our own numbers say about it."""
 
     claim: str
     verdict: Verdict
@@ -49,7 +49,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure of the paper, made anew."""
+    """A table or figure of the paper, reproduced."""
 
     name: str
     title: str
@@ -58,16 +58,13 @@ class Item:
     figures: tuple[Figure, ...] = ()
     claims: tuple[Claim, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()
-    """The content for programs: NAME.json."""
+    """The content for programs, written to NAME.json."""
     missing: tuple[str, ...] = ()
     """What could not be made, and why."""
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def read_item(content: Mapping[str, Any]) -> Item:
-    """The item that `to_json` was written from."""
+    """The item that this JSON object was written from."""
     parts: dict[str, tuple[Any, ...]] = {
         "tables": tuple(
             Table(**one | {"columns": tuple(one["columns"]), "notes": tuple(one["notes"])}) for one in content["tables"]
@@ -83,7 +80,7 @@ def read_item(content: Mapping[str, Any]) -> Item:
 def summarise(values: Sequence[float], single: Sequence[float] | None = None) -> dict[str, Any]:
     """The mean of a figure over seeds with its 95 % interval (Student's t), as `table3.json` holds it.
 
-    With one seed the interval is `single`, that run's own by bootstrap over users; None where there is none.
+    With one seed the interval is `single`, that run's own bootstrap interval over users; None if there is none.
 
     >>> summarise([0.1, 0.3])["mean"], summarise([0.1], [0.08, 0.12])["high"]
     (0.2, 0.12)
@@ -99,7 +96,7 @@ def summarise(values: Sequence[float], single: Sequence[float] | None = None) ->
 
 
 def judge_effect(ours: float, published: float) -> Verdict:
-    """An effect of ours, by its size, against the published one; both above 0 where the claim holds.
+    """The size of our effect against that of the published one; both are above 0 if the claim holds.
 
     >>> judge_effect(0.2, 0.1), judge_effect(0.05, 0.1), judge_effect(0.1, 0.1), judge_effect(-0.1, 0.1)
     ('stronger', 'weaker', 'confirmed', 'not seen')
@@ -112,7 +109,7 @@ def judge_effect(ours: float, published: float) -> Verdict:
 
 
 def judge_orders(held: int, total: int) -> Verdict:
-    """A claim that holds in so many of all cases.
+    """The verdict on a claim that holds in `held` of `total` cases.
 
     >>> judge_orders(4, 4), judge_orders(3, 4), judge_orders(1, 4), judge_orders(0, 0)
     ('confirmed', 'weaker', 'not seen', 'not tested')
@@ -127,15 +124,15 @@ def judge_orders(held: int, total: int) -> Verdict:
 def compare_pairs(
     claim: str, pairs: Mapping[str, tuple[float, float]], published: Mapping[str, tuple[float, float]]
 ) -> Claim:
-    """A claim that the first of two figures is above the second, in every case of `pairs`.
+    """The claim that the first of two figures is above the second in every case of `pairs`.
 
-    Where it is in all of them, the mean relative lead is put beside the published one of the same cases.
+    If it is in all of them, the mean relative lead is compared with the published one of the same cases.
     """
     known = {case: pair for case, pair in pairs.items() if pair[1] > 0}
     failed = [case for case, (first, second) in known.items() if first <= second]
     verdict = judge_orders(len(known) - len(failed), len(known))
     if not known:
-        return Claim(claim, verdict, "None of its cases could be run.")
+        return Claim(claim, verdict, "None of the cases could be run.")
     lead = float(np.mean([first / second - 1 for first, second in known.values()]))
     evidence = f"It holds in {len(known) - len(failed)} of {len(known)} cases, by {lead:+.1%} on average"
     same = [published[case] for case in known if case in published]
@@ -148,11 +145,11 @@ def compare_pairs(
 
 
 def but(what: str, cases: Sequence[str]) -> str:
-    """A further sentence that names the exceptions, where there are any."""
+    """A further sentence that names the exceptions; empty if there are none."""
     return f" {what}: {'; '.join(cases)}." if cases else ""
 
 
 def head_counts(counts: Any) -> tuple[int, int]:
-    """How many positions the 80 % rule calls popular (or active), and how many there are."""
+    """How many items (or users) are popular (or active) by the 80 % rule, and how many there are."""
     mask = cp.head(counts)
     return int(mask.sum()), len(mask)

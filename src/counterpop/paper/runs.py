@@ -1,157 +1,35 @@
-"""Runs that are made once: each result is a JSON file named after everything that decides it.
-
-The key holds the settings, the checksum of the data and the version of the code that makes numbers, so what
-was made is found again after a crash, and what has changed is made anew.
-"""
+"""The runs behind the tables: each is made once, by a plan, on the data sets of a folder."""
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import json
-import os
-import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import counterpop as cp
+from counterpop.encoding import to_json
+from counterpop.kernels.threads import core_count
+from counterpop.paper.cache import Cache, Record, machine
 from counterpop.paper.datasets import checksum, find_datasets, load_dataset, thin, whole
 from counterpop.paper.plan import ORDINARY, PROPORTIONS, QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
 from counterpop.paper.published import METRICS
 
 K = 20
 RESAMPLES = 200
-NUMBERS = (  # what of the package decides a number; a change elsewhere leaves old runs valid
-    "kernels",
-    "interactions",
-    "embeddings",
-    "readers",
-    "splits",
-    "ledger",
-    "runs",
-    "directions",
-    "adjustment",
-    "corrections",
-    "ranking",
-    "metrics",
-    "evaluation",
-    "tuning",
-    "training",
-    "paper/runs",
-    "paper/datasets",
-)
 MIX_STREAM = 701
 
-Record = dict[str, Any]
 Watch = Callable[[str], AbstractContextManager[Any]]
-
-
-@cache
-def code_version() -> str:
-    """A fingerprint of the code that makes numbers; comments, docstrings and layout do not count."""
-    root = Path(cp.__path__[0])
-    digest = hashlib.sha256(cp.__version__.encode())
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root).with_suffix("").as_posix()
-        if any(name == part or name.startswith(f"{part}/") for part in NUMBERS):
-            code = _code_of(ast.parse(path.read_text(encoding="utf-8")))
-            digest.update(f"\n{name}\n{code}".encode())
-    return digest.hexdigest()[:16]
-
-
-def _code_of(node: Any) -> str:
-    """The syntax tree as text, the same for every version of Python, without docstrings."""
-    if isinstance(node, list):
-        return f"[{' '.join(_code_of(one) for one in node if not _is_text(one))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-    return f"({type(node).__name__} {' '.join(f'{name}={_code_of(value)}' for name, value in fields)})"
-
-
-def _is_text(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-@cache
-def machine() -> dict[str, Any]:
-    """What the runs are made on."""
-    names = [
-        line.split(":", 1)[1].strip()
-        for file, start in (
-            *((path, "Model:") for path in Path("/proc/driver/nvidia/gpus").glob("*/information")),
-            (Path("/proc/cpuinfo"), "model name"),
-        )
-        if file.is_file()
-        for line in file.read_text(errors="replace").splitlines()
-        if line.startswith(start)
-    ]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    made_by = {name: version(name) for name in ("numpy", "scipy")} | {"counterpop": cp.__version__}
-    return {
-        "processors": sorted(set(names)) or [platform.machine()],
-        "cores": cores,
-        "system": platform.system(),
-        "python": platform.python_version(),
-        **made_by,
-    }
-
-
-class Cache:
-    """A folder of results, one JSON file each."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.made = folder, 0
-        self.used: dict[str, float] = {}
-        """Every result that was asked for, with the seconds it took to make;"""
-        self.machines: dict[str, Record] = {}
-        """and with the machine that it was made on."""
-
-    def get(self, content: Mapping[str, Any], make: Callable[[], Record]) -> Record:
-        """The result that belongs to this content: from its file, or made now and written."""
-        text = json.dumps(content, sort_keys=True, default=str)
-        path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
-        if path.is_file():
-            return self._read(path)
-        start = time.perf_counter()
-        result = make()
-        self.made += 1
-        about = {"written": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine()}
-        whole = {"content": content, "seconds": round(time.perf_counter() - start, 2), **about, "result": result}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")  # a crash leaves no half of a file under the name
-        part.write_text(json.dumps(whole, default=_plain, indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
-        return self._read(path)
-
-    def _read(self, path: Path) -> Record:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            self.used[path.stem] = float(content["seconds"])
-            self.machines[path.stem] = dict(content["machine"])
-            return dict(content["result"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise cp.CounterpopError(f"{path} is damaged ({error}); delete it and it is made again") from None
-
-
-def _plain(value: Any) -> Any:
-    """NumPy values, and values of the package, as JSON knows them."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained run with the adjustment and the grid that validation gave it."""
+    """A trained run, its model as adjusted on validation, and the grid that the strengths were chosen from."""
 
     run: cp.Run
     adjustment: cp.Recommender
@@ -163,6 +41,13 @@ def tune_run(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Gri
     """The adjusted model that validation chooses, and the grid it was chosen from."""
     tuned = cp.tune(run, known, k=K)
     return tuned, tuned.grid
+
+
+def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a run in full: with its defaults, and with the number of threads if it runs on the CPU."""
+    chosen = cp.Settings(**settings)
+    threads = None if chosen.device == "cuda" else chosen.threads or core_count()
+    return chosen.to_json() | {"threads": threads}
 
 
 @dataclass(frozen=True)
@@ -177,7 +62,7 @@ class Tools:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What the search of a cell came to."""
+    """The outcome of a cell's search."""
 
     settings: dict[str, Any]
     searched: list[dict[str, Any]]
@@ -203,14 +88,14 @@ class Bench:
         self._fitted: dict[str, Fitted] = {}
 
     def split(self, name: str) -> cp.Split:
-        """A data set as it is split, thinned for a smoke run."""
+        """A data set as it is split; of a smoke run only a few of its users."""
         if name not in self._splits:
             split = self._tools.load(self._path(name))
             self._splits[name] = thin(split, QUICK_USERS) if self.plan.quick else split
         return self._splits[name]
 
     def full(self, name: str) -> cp.Split:
-        """A data set as it is split, all of it."""
+        """A data set as it is split, with all of its users."""
         return self._tools.load(self._path(name)) if self.plan.quick else self.split(name)
 
     def _path(self, name: str) -> Path:
@@ -221,12 +106,13 @@ class Bench:
     def choose(self, name: str, backbone: str, method: str, **more: Any) -> Choice:
         """The settings of a cell with the best recall on validation; `more` is not searched over.
 
-        Raises `InputError` where none of them can be trained.
+        Raises `InputError` if none of them can be trained.
         """
         best, best_recall, why = None, -1.0, ""
         searched: list[dict[str, Any]] = []
         for settings in self.plan.candidates(backbone, method, **more):
-            tried = {key: _named(settings[key]) for key in SEARCHED if key in settings}
+            tried = {key: settings[key] for key in SEARCHED if key in settings}
+            tried |= {"options": str(settings["method"])} if isinstance(settings["method"], cp.Method) else {}
             try:
                 record = self.validated(name, settings)
             except cp.InputError as error:
@@ -239,18 +125,18 @@ class Bench:
                 best, best_recall = settings, recall
                 for one in searched:
                     one["chosen"] = one is searched[-1]
-            kept = self._key(name, best or settings)
+            kept = self._name_of(name, best or settings)
             self._fitted = {key: fitted for key, fitted in self._fitted.items() if key == kept}
         if best is None:
-            raise cp.InputError(why or f"{method} takes none of the settings that the plan tries")
+            raise cp.InputError(why or f"{method} accepts none of the settings that the plan tries")
         return Choice(best, searched)
 
     def validated(self, name: str, settings: Mapping[str, Any]) -> Record:
-        """How a run does on validation, and what was chosen on it: epochs, strengths, the whole grid."""
+        """How a run does on validation, and what was chosen there: epochs, strengths, the whole grid."""
 
         def make() -> Record:
             fitted = self._fit(name, settings)
-            self._fitted[self._key(name, settings)] = fitted
+            self._fitted[self._name_of(name, settings)] = fitted
             run, adjustment, grid = fitted.run, fitted.adjustment, fitted.grid
             strengths = adjustment.item_strength, adjustment.user_strength
             return {
@@ -258,7 +144,7 @@ class Bench:
                 "settings": run.settings,
                 "epochs": run.settings["chosen_epochs"],
                 "seconds": fitted.seconds,
-                "epoch_seconds": _median([e["seconds"] for e in run.history]),
+                "epoch_seconds": float(np.median([e["seconds"] for e in run.history])),
                 "looks": [[e["epoch"], e["valid"]] for e in run.history if "valid" in e],
                 "strengths": strengths,
                 "valid": _figures(grid.at(*strengths)),
@@ -269,15 +155,18 @@ class Bench:
                 },
             }
 
-        return self.cache.get(self._content("validation", name, settings), make)
+        return self.cache.get(self._key("validation", name, settings), make)
 
     def tested(self, name: str, settings: Mapping[str, Any]) -> Record:
-        """How a run does on test, at the strengths that validation chose; of the gradient method also with
-        one side off (the other chosen on validation for it) and with none, and its picture of gradients."""
+        """How a run does on test, at the strengths that validation chose.
+
+        If both sides have a strength, also with one side off (the other chosen on validation for that) and with both
+        off; if there is a ledger, also its picture of gradients.
+        """
 
         def make() -> Record:
-            self.validated(name, settings)  # leaves the model behind unless it was made earlier
-            fitted = self._fitted.pop(self._key(name, settings), None) or self._fit(name, settings)
+            self.validated(name, settings)  # leaves the model behind, unless it was made earlier
+            fitted = self._fitted.pop(self._name_of(name, settings), None) or self._fit(name, settings)
             split, final = self.split(name), fitted.adjustment
             found = self._tools.evaluate(final, split, on="test", k=K, resamples=RESAMPLES)
             record: Record = {
@@ -289,16 +178,16 @@ class Bench:
                 "plain": found.plain.to_json(),
                 "comparison": found.comparison,
             }
-            if fitted.run.settings["method"] == "gradient":
+            if min(len(fitted.grid.item_strengths), len(fitted.grid.user_strengths)) > 1:
                 record["sides"] = self._one_side(fitted, split)
             if fitted.run.ledger is not None:
                 record["picture"] = _picture(fitted.run.ledger, _train_of(fitted.run, split))
             return record
 
-        return self.cache.get(self._content("test", name, settings), make)
+        return self.cache.get(self._key("test", name, settings), make)
 
     def timed(self, name: str, settings: Mapping[str, Any]) -> Record:
-        """Seconds of a few epochs after the first, and the machine that they are of."""
+        """The seconds of a few epochs after the first, and the machine that they were measured on."""
         number = TIMED_EPOCHS[settings["backbone"]]
         few = dict(settings) | {"epochs": number, "check_every": number}
 
@@ -307,14 +196,14 @@ class Bench:
             seconds = [entry["seconds"] for entry in run.history[1:]]
             return {"epochs": seconds, "settings": run.settings, "machine": machine()}
 
-        return self.cache.get(self._content("time", name, few), make)
+        return self.cache.get(self._key("time", name, few), make)
 
     def mixed(self, name: str, plain: Mapping[str, Any], gradient: Mapping[str, Any], seed: int) -> Record:
         """Both methods on test parts of which a growing share was drawn by intervention.
 
-        Train and validation are the same throughout. The strengths are chosen once, on the intervened
-        validation part ("fixed"), and again for each proportion on a validation part of that proportion, made
-        of intervened pairs and of pairs held out as they were observed ("chosen").
+        Train and validation are the same throughout. The strengths are chosen once, on the intervened validation part
+        ("fixed"), and again for each proportion on a validation part of that proportion, made of intervened pairs and
+        of pairs held out as they were observed ("chosen").
         """
 
         def make() -> Record:
@@ -326,36 +215,32 @@ class Bench:
             plain_run, run = (
                 self._train(name, known, dict(s) | {"seed": seed}, refit=False) for s in (plain, gradient)
             )
-            directions = cp.find_directions(run.model, known.train)
-            vectors = run.model.embeddings
             fixed, _ = self._tools.tune(run, known)
             always = fixed.item_strength, fixed.user_strength
             record: Record = {"proportions": PROPORTIONS, "fixed_strengths": always, "chosen_strengths": []}
             record |= {"plain": [], "fixed": [], "chosen": []}
             for p, split in zip(PROPORTIONS, splits, strict=True):
                 held = mix(known.valid, known.ordinary or known.valid, p, seed)
-                grid = self._tools.search(vectors, directions, known.train, held, k=K)
-                own = cp.choose_strengths(grid)
-                at = _crossing(always, own)
-                figures = self._tools.search(vectors, directions, known.train, split.test, k=K, **at)
-                alone = self._tools.search(
-                    plain_run.model.embeddings,
-                    cp.find_directions(plain_run.model, known.train),
-                    known.train,
-                    split.test,
-                    k=K,
-                    item_strengths=(0.0,),
-                    user_strengths=(0.0,),
-                )
-                record["plain"].append(_figures(alone.at(0.0, 0.0)))
+                own = cp.choose_strengths(self._search(run, known.train, held))
+                figures = self._search(run, known.train, split.test, always, own)
+                unadjusted = self._search(plain_run, known.train, split.test, (0.0, 0.0))
+                record["plain"].append(_figures(unadjusted.at(0.0, 0.0)))
                 record["fixed"].append(_figures(figures.at(*always)))
                 record["chosen"].append(_figures(figures.at(*own)))
                 record["chosen_strengths"].append(own)
             return record
 
-        content = self._content("mixed", name, dict(gradient) | {"seed": seed})
-        beside = asdict(cp.Settings(**dict(plain) | {"seed": seed}))
-        return self.cache.get(content | {"plain": beside, "mix": [PROPORTIONS, ORDINARY]}, make)
+        key = self._key("mixed", name, dict(gradient) | {"seed": seed})
+        beside = resolve(dict(plain) | {"seed": seed})
+        return self.cache.get(key | {"plain": beside, "mix": [PROPORTIONS, ORDINARY]}, make)
+
+    def _search(
+        self, run: cp.Run, train: cp.Interactions, held: cp.Interactions, *points: tuple[float, float]
+    ) -> cp.Grid:
+        """The metrics of a run's first model over the whole grid of strengths, or over a grid of these points."""
+        directions = cp.find_directions(run.model, train)
+        grid = _crossing(*points) if points else {}
+        return self._tools.search(run.model.embeddings, directions, train, held, k=K, **grid)
 
     def _fit(self, name: str, settings: Mapping[str, Any]) -> Fitted:
         split, start = self.split(name), time.perf_counter()
@@ -364,13 +249,13 @@ class Bench:
         return Fitted(run, adjustment, grid, time.perf_counter() - start)
 
     def _train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
-        chosen = cp.Settings(**settings)
-        label = f"{name}, {chosen.backbone} {chosen.method}, {chosen.loss}, seed {chosen.seed}"
+        chosen = resolve(settings)
+        label = f"{name}, {chosen['backbone']} {chosen['method']}, {chosen['loss']}, seed {chosen['seed']}"
         with self._watch(label) as show:
             return cp.train(known, refit=refit, on_progress=show, **settings)
 
     def _one_side(self, fitted: Fitted, split: cp.Split) -> dict[str, Any]:
-        """Test figures with the item side off, the user side off, and both: chosen on validation."""
+        """Test figures with the item side off, the user side off, and both off; strengths chosen on validation."""
         grid, final = fitted.grid, fitted.adjustment
         recall = np.asarray(grid.values["recall"])
         points = {
@@ -388,25 +273,26 @@ class Bench:
         )
         return {side: {"strengths": at, **_figures(on_test.at(*at))} for side, at in points.items()}
 
-    def _content(self, what: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _key(self, what: str, name: str, settings: Mapping[str, Any]) -> Record:
+        """What changes the bits of a result, and nothing else."""
         if name not in self._checksums:
             self._checksums[name] = checksum(self._path(name))
         return {
             "what": what,
             "dataset": name,
             "data": self._checksums[name],
-            "code": code_version(),
+            "numbers": cp.NUMBERS,
             "k": K,
-            "settings": asdict(cp.Settings(**settings)),
+            "settings": resolve(settings),
             "users": QUICK_USERS if self.plan.quick else None,
         }
 
-    def _key(self, name: str, settings: Mapping[str, Any]) -> str:
-        return json.dumps([name, asdict(cp.Settings(**settings))], default=str)
+    def _name_of(self, name: str, settings: Mapping[str, Any]) -> str:
+        return to_json([name, resolve(settings)])
 
 
 def mix(intervened: cp.Interactions, observed: cp.Interactions, share: float, seed: int) -> cp.Interactions:
-    """Pairs of two disjoint parts of one log: `share` of them from the first, as many as both allow."""
+    """Pairs of two disjoint parts of one log, `share` of them from the first; as many pairs as the smaller part has."""
     size = min(len(intervened), len(observed))
     first = round(share * size)
     draw = np.random.default_rng([seed, MIX_STREAM])
@@ -449,12 +335,3 @@ def _train_of(run: cp.Run, split: cp.Split) -> cp.Interactions:
 
 def _figures(point: Mapping[str, float]) -> dict[str, float]:
     return {metric: point[metric] for metric in METRICS}
-
-
-def _named(value: Any) -> Any:
-    """A setting as it can be read: a method's own settings become text."""
-    return value if isinstance(value, str | float | int) else str(value)
-
-
-def _median(values: list[float]) -> float:
-    return float(np.median(values)) if values else float("nan")

@@ -1,4 +1,4 @@
-"""Tables I and II: how unevenly interactions are spread, and what the data sets hold."""
+"""Tables I and II: how unevenly interactions are distributed, and what the data sets hold."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ def make_table1(bench: Bench) -> Item:
                 )
         claims += _check_heads(name, log)
     table = Table(
-        "Popular items and active users: the first whose running share stays within 80 % of the interactions",
+        "Popular items and active users: the largest ones that together hold at most 80 % of the interactions",
         ("Data set", "Group", "Number", "Of", "Share", "Interactions each", "with active / popular", "with the rest"),
         [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows],
         (
-            "Counted in train as it was observed, without pairs drawn by intervention. The last two columns "
-            "split the interactions of an item by active and inactive users, those of a user by popular and "
-            "unpopular items.",
+            "Counted in the observed part of train, without pairs drawn by intervention. The last two columns split "
+            "an item's interactions by active and inactive users, and a user's by popular and unpopular items.",
         ),
     )
-    lead = "How few items hold most of the interactions, and how much of every user's history is theirs."
+    lead = "How few items hold most of the interactions, and how large their share of a user's history is."
     return Item(
         "table1", "Table I: unbalanced interactions", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench)
     )
@@ -125,7 +124,7 @@ def make_table2(bench: Bench) -> Item:
         "Held-out items without a train pair",
     )
     table = Table("Data sets", columns, [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows])
-    lead = "The data sets as they are split. The lower the Gini of test, the more alike its items count."
+    lead = "The data sets as they are split. The lower the Gini of test, the more evenly its items are represented."
     return Item("table2", "Table II: data sets", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench))
 
 

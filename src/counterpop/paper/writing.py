@@ -6,38 +6,38 @@ import csv
 import json
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import counterpop as cp
+from counterpop.encoding import to_json, to_plain
+from counterpop.paper.cache import Cache, machine, source
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import Claim, Item, Table, read_item
-from counterpop.paper.runs import Cache, code_version, machine
 from counterpop.reporting import write_page
 
 VERDICTS = ("confirmed", "stronger", "weaker", "not seen", "not tested")
-TITLE = "A gradient perspective on popularity bias: the paper, made again"
+TITLE = "A gradient perspective on popularity bias: the paper, reproduced"
 INTRO = (
     "Every table and figure of “Mitigating Popularity Bias in Recommendation with Unbalanced Interactions: A "
-    "Gradient Perspective” (Ren et al.), from our own runs, beside what was published. Whatever had to be "
-    "chosen was chosen on validation data; test was measured once. Each claim is answered from our numbers "
-    "alone: confirmed; stronger or weaker where the effect is more than 1.25 or less than 0.8 times the "
-    "published one, or where it fails in the lesser part of the cases; not seen; "
-    "not tested where runs are missing."
+    "Gradient Perspective” (Ren et al.), from our own runs, next to the published one. Every choice was made on "
+    "validation data; test was measured once. Each claim is judged by our numbers only: confirmed; stronger or "
+    "weaker if the effect is more than 1.25 or less than 0.8 times the published one, or if it fails in a minority "
+    "of the cases; not seen; not tested if runs are missing."
 )
-SMOKE = "SMOKE RUN: a few users and epochs, to see that everything works. Its figures mean nothing."
+SMOKE = "SMOKE RUN: a few users and epochs, to check that everything works. Its figures mean nothing."
 
 
-def is_written(item: Item, out: Path, used: Mapping[str, float]) -> bool:
-    """Whether the folder holds this very item, made of the same runs."""
+def is_written(item: Item, out: Path, used: Mapping[str, Any]) -> bool:
+    """Whether the folder already holds exactly this item, made from the same runs."""
     held = _held(out, item.name)
     if held is None:
         return False
-    same: bool = held["item"] == json.loads(_json(item.to_json()))
+    same: bool = held["item"] == to_plain(item)
     return same and used.keys() <= held["made"]["runs"].keys()
 
 
@@ -47,22 +47,30 @@ def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for old in (*out.glob(f"{item.name}*.csv"), *(out / "figures").glob(f"{item.name}-*")):
         old.unlink()
-    made_on = [cache.machines[key] for key in cache.used] or [machine()]
-    machines = [one for n, one in enumerate(made_on) if one not in made_on[:n]]
+    made = list(cache.used.values()) or [{"machine": machine(), "source": source()}]
     about = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "plan": asdict(plan),
-        "code": code_version(),
-        "machines": machines,
-        "runs": dict(cache.used),
+        "plan": to_plain(plan),
+        "numbers": cp.NUMBERS,
+        "sources": _distinct(one["source"] for one in made),
+        "machines": _distinct(one["machine"] for one in made),
+        "runs": {key: one["seconds"] for key, one in cache.used.items()},
     }
     write_page(_json(item.rows), out / f"{item.name}.json")
-    write_page(_json({"made": about, "item": item.to_json()}), out / "items" / f"{item.name}.json")
+    write_page(_json({"made": about, "item": item}), out / "items" / f"{item.name}.json")
     write_page(_markdown(item, about), out / f"{item.name}.md")
     for n, table in enumerate(item.tables, 1):
         _write_csv(table, out / f"{item.name}{f'-{n}' if n > 1 else ''}.csv")
     if item.figures:
         _draw(item, out / "figures")
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
 def _draw(item: Item, folder: Path) -> None:
@@ -72,12 +80,12 @@ def _draw(item: Item, folder: Path) -> None:
         for n, figure in enumerate(item.figures, 1):
             draw_still(figure, folder / f"{item.name}-{n}")
     except ModuleNotFoundError:
-        text = "PNG and SVG are left out, because they need matplotlib: pip install 'counterpop[paper]'"
+        text = "PNG and SVG files were not written, because they need matplotlib: pip install 'counterpop[paper]'"
         warnings.warn(cp.CounterpopWarning(text), stacklevel=3)
 
 
 def read_items(out: Path, order: Sequence[str]) -> list[tuple[Item, dict[str, Any]]]:
-    """Every item that a folder holds, with how it was made, in the given order."""
+    """Every item that a folder holds, and how it was made, in the given order."""
     found = []
     for name in order:
         if (content := _held(out, name)) is not None:
@@ -86,27 +94,27 @@ def read_items(out: Path, order: Sequence[str]) -> list[tuple[Item, dict[str, An
 
 
 def _held(out: Path, name: str) -> dict[str, Any] | None:
-    """What a folder holds of an item; nothing where another version wrote it otherwise."""
+    """What a folder holds of an item; None if another version wrote it in another form."""
     path = out / "items" / f"{name}.json"
     if not path.is_file():
         return None
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     known = {field.name for field in fields(Plan)}
-    return content if content["made"]["plan"].keys() == known and "machines" in content["made"] else None
+    return content if content["made"]["plan"].keys() == known and "sources" in content["made"] else None
 
 
 def write_overview(out: Path, order: Sequence[str]) -> None:
-    """Writes index.html, README.md and results.json of all items that the folder holds."""
+    """Writes index.html, README.md and results.json for all items that the folder holds."""
     items = read_items(out, order)
     write_page(_page(items), out / "index.html")
     text = "\n\n".join([f"# {TITLE}", _summary(items), *(_markdown(item, made, "## ") for item, made in items)])
     write_page(text + "\n", out / "README.md")
-    whole = {"items": [{"made": made, **item.to_json()} for item, made in items], "claims": _tally(items)}
+    whole = {"items": [{"made": made, **to_plain(item)} for item, made in items], "claims": _tally(items)}
     write_page(_json(whole), out / "results.json")
 
 
 def format_cell(value: Any) -> str:
-    """A cell as it is read; None is missing, which is never shown as a number.
+    """A cell as text; None is shown as "missing", never as a number.
 
     >>> format_cell(None), format_cell(1234), format_cell(0.12345), format_cell(1234.56), format_cell("x")
     ('missing', '1,234', '0.1235', '1,234.6', 'x')
@@ -124,11 +132,11 @@ def format_cell(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=1) + "\n"
+    return to_json(value, indent=1) + "\n"
 
 
 def _write_csv(table: Table, path: Path) -> None:
-    """A column of figures becomes four: mean, low, high, seeds."""
+    """A column of figures becomes four columns: mean, low, high, seeds."""
     wide = [any(isinstance(row[n], dict) for row in table.rows) for n in range(len(table.columns))]
     ends = ("", " low", " high", " seeds")
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -152,16 +160,18 @@ def _how_made(made: Mapping[str, Any]) -> str:
     seconds = sum(made["runs"].values())
     seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
     if plan["baseline_seeds"] is not None:
-        seeds += f" ({plan['baseline_seeds']} of other methods than the paper's and of the ablation)"
-    places = " and ".join(
+        seeds += f" ({plan['baseline_seeds']} for the other methods and the ablation)"
+    places = _distinct(
         f"{', '.join(on['processors'])} ({on['cores']} cores, Python {on['python']}, NumPy {on['numpy']}, "
         f"counterpop {on['counterpop']})"
         for on in made["machines"]
     )
-    apart = " but cpu for MF" if plan["mf_on_cpu"] and plan["device"] != "cpu" else ""
+    commits = _distinct(f"{one['commit'][:7]}{'+' * one['dirty']}" for one in made["sources"] if one["commit"])
+    code = f"commit {', '.join(commits)}" if commits else "code outside git"
+    mf_device = " (MF on cpu)" if plan["mf_on_cpu"] and plan["device"] != "cpu" else ""
     text = (
-        f"Made {made['written']} of runs on {places}; code {made['code']}; {seeds}, device {plan['device']}"
-        f"{apart}, {'wide' if plan['wide'] else 'narrow'} search; "
+        f"Made {made['written']} from runs on {' and '.join(places)}; {code}, numbers {made['numbers']}; {seeds}, "
+        f"device {plan['device']}{mf_device}, {'wide' if plan['wide'] else 'narrow'} search; "
         f"{len(made['runs'])} results that took {seconds:,.0f} s to make."
     )
     return f"{SMOKE} {text}" if plan["quick"] and made["runs"] else text
@@ -192,10 +202,10 @@ def _tally(items: Sequence[tuple[Item, Any]]) -> dict[str, int]:
 
 
 def _summary(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
-    told = ", ".join(f"{number} {verdict}" for verdict, number in _tally(items).items() if number)
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in _tally(items).items() if number)
     seconds = sum({key: value for _, made in items for key, value in made["runs"].items()}.values())
     smoke = f" {SMOKE}" if any(made["plan"]["quick"] for _, made in items) else ""
-    return f"Claims: {told or 'none'}. All runs together took {seconds / 60:,.1f} minutes to make.{smoke}"
+    return f"Claims: {verdicts or 'none'}. All runs together took {seconds / 60:,.1f} minutes to make.{smoke}"
 
 
 def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
@@ -210,7 +220,7 @@ def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
     }
     tally = _tally(items)
     tiles = [Tile(verdict.capitalize(), str(tally[verdict]), notes[verdict]) for verdict in VERDICTS]
-    first = cards([card("All claims", "What our own runs say of the paper", escape(_summary(items)), tiles)])
+    first = cards([card("All claims", "What our own runs say about the paper", escape(_summary(items)), tiles)])
     body = definitions(
         (
             escape(claim.verdict),
@@ -219,12 +229,12 @@ def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
         for item, _ in items
         for claim in item.claims
     )
-    sections = [Section("The paper’s claims", "Each answered in a word, and on which numbers that rests.", body)]
+    sections = [Section("The paper’s claims", "A one-word verdict for each, and the numbers behind it.", body)]
     for item, made in items:
         shown = "".join(map(_html_table, item.tables)) + panels(_panels(item))
         if item.missing:
-            told = "".join(f"<li>{escape(text)}</li>" for text in item.missing)
-            shown += f"<h3>Missing</h3><ul>{told}</ul>"
+            listed = "".join(f"<li>{escape(text)}</li>" for text in item.missing)
+            shown += f"<h3>Missing</h3><ul>{listed}</ul>"
         shown += f'<p class="lead">{escape(_how_made(made))}</p>'
         sections.append(Section(escape(item.title), escape(item.lead), shown))
     return compose(TITLE, escape(INTRO), first, sections)
