@@ -16,7 +16,6 @@ import time
 import warnings
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +32,7 @@ from counterpop.paper.proportion import make_proportion
 from counterpop.paper.published import BACKBONES, DATASETS, METHODS
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench, K, Tools
+from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.measuring import search_on_device
 
 MAKE = {
@@ -52,13 +52,21 @@ def tools_on(device: str) -> Tools:
     """What `Bench` needs from the package, computed by torch."""
 
     def search(
-        vectors: cp.Embeddings, directions: cp.Directions, train: cp.Interactions, held: cp.Interactions, **how: Any
+        vectors: cp.Embeddings,
+        directions: cp.Directions,
+        train: cp.Interactions,
+        held: cp.Interactions,
+        *,
+        k: int,
+        item_strengths: Strengths = STRENGTHS,
+        user_strengths: Strengths = STRENGTHS,
     ) -> cp.Grid:
-        tensors = [
+        users, items, popular, conform = (
             torch.from_numpy(array).to(device)
             for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
-        ]
-        return search_on_device((tensors[0], tensors[1]), (tensors[2], tensors[3]), train, held, **how)
+        )
+        both = item_strengths, user_strengths
+        return search_on_device((users, items), (popular, conform), train, held, k=k, strengths=both)
 
     def tune(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Grid]:
         dials = run.model.dials or cp.Dials()

@@ -19,12 +19,21 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import counterpop as cp
 from counterpop.directions import find_directions
+from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.measuring import search_on_device
 from counterpop.tuning import Grid, choose_strengths
 from paper_data import read_split
 
+Sides = tuple[Strengths, Strengths]
 
-def grid_of(model: cp.Model, train: cp.Interactions, held: cp.Interactions, device: str, **strengths: object) -> Grid:
+
+def grid_of(
+    model: cp.Model,
+    train: cp.Interactions,
+    held: cp.Interactions,
+    device: str,
+    strengths: Sides = (STRENGTHS, STRENGTHS),
+) -> Grid:
     """Every metric of the held-out part at every pair of strengths."""
     directions = find_directions(model, train)
     vectors = model.embeddings
@@ -32,7 +41,7 @@ def grid_of(model: cp.Model, train: cp.Interactions, held: cp.Interactions, devi
         torch.from_numpy(array).to(device)
         for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
     ]
-    return search_on_device(tuple(tensors[:2]), tuple(tensors[2:]), train, held, **strengths)
+    return search_on_device(tuple(tensors[:2]), tuple(tensors[2:]), train, held, strengths=strengths)
 
 
 def rounded(metrics: dict[str, float]) -> list[float]:
@@ -60,8 +69,8 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
     }
     if test:
         train = split.development.refit_train() if run.refit else split.train
-        at = {"item_strengths": (0.0, strengths[0]), "user_strengths": (0.0, strengths[1])}
-        on_test = grid_of(run.final, train, split.test, device, **at)
+        at = (0.0, strengths[0]), (0.0, strengths[1])
+        on_test = grid_of(run.final, train, split.test, device, at)
         found |= {"test": rounded(on_test.at(*strengths)), "test_plain": rounded(on_test.at(0.0, 0.0))}
     return found
 
