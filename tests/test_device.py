@@ -85,8 +85,9 @@ def test_a_kernel_steps_as_a_batch_does(log: Interactions, given: dict[str, Any]
 
 @needs_kernels
 @pytest.mark.parametrize("given", CASES, ids=repr)
-def test_epochs_in_a_kernel_learn_as_batches_do(log: Interactions, given: dict[str, Any]) -> None:
+def test_epochs_in_a_kernel_learn_as_batches_do(given: dict[str, Any]) -> None:
     """Rows are shared now, and what goes on at the same time differs, so the two agree only nearly."""
+    log = random_log(20, 30, np.linspace(0.5, 0.05, 30))  # small, because the interpreter is slow
     given, slow = given | {"negatives": 2}, LR / 5  # enough triples for more than one program
     batches, kernel = tables_for(log, "cpu", **given), tables_for(log, KERNELS_ON, **given)
     first = parts_of(batches)
