@@ -1,4 +1,4 @@
-"""docs/tutorial.md runs as it stands, and what it promises comes out."""
+"""docs/tutorial.md runs as written, and its promises hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_block_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert fix.gained
     assert fix.uniform.comparison["recall"]["low"] > 0
     assert names["truth"]["debiased"] > names["truth"]["plain"]
-    # the flat index, untouched, finds what adjusted vectors rank first, but for rounding
+    # up to rounding, the unchanged flat index finds what adjusted vectors rank first
     stored = cp.adjust(fix.embeddings, fix)
     scores = stored.user_vectors @ stored.item_vectors.T
     found = index.search(fix.query(model.user_factors), 100)[1]
