@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import random_log
 
+from builders import random_log
 from counterpop.interactions import Interactions
 from counterpop.training.backbones.contract import Start
 from counterpop.training.methods import DICE, MACR, Contrast

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from builders import make_log, random_log
 
+from builders import make_log, random_log
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
 from counterpop.kernels.drawing import Triples

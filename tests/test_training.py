@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 import pytest
-from builders import make_log
 
+from builders import make_log
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, head
