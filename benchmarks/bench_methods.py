@@ -69,11 +69,11 @@ def main() -> None:
         first = seconds[names[0]]
         for name, values in seconds.items():
             paper = PAPER.get(name.split(",")[0])
-            beside = f"   paper {paper[backbone == 'lightgcn']}" if paper else ""
+            published = f"   paper {paper[backbone == 'lightgcn']}" if paper else ""
             ratios = min(values) / min(first), statistics.median(values) / statistics.median(first)
             print(
                 f"  {name:12} best {min(values):.5f} s  ratio of best {ratios[0]:.2f}, of medians "
-                f"{ratios[1]:.2f}{beside}",
+                f"{ratios[1]:.2f}{published}",
                 flush=True,
             )
     print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
