@@ -52,8 +52,12 @@ _LOG_OPTIONS = (
     _option("--item", default="item", help="Column of item ids in the logs."),
     click.option("--rating", help="Column of ratings, for --min-rating. [default: rating]"),
     click.option("--min-rating", type=float, help="Drop rows rated lower."),
-    click.option("--header/--no-header", default=None, help="Whether the first line of a text file names the columns."),
-    click.option("--lists", is_flag=True, help='The lines of a .txt file are "user item item ...".'),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether the first line names the columns; if not: user, item, rating, time.",
+    ),
+    click.option("--lists", is_flag=True, help='Each line of a .txt file is "user item item ...".'),
 )
 LOG_OPTIONS = ("user", "item", "rating", "min_rating", "header", "lists")
 

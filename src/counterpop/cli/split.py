@@ -33,7 +33,7 @@ class Amount(click.ParamType[float]):
     epilog="""\b
 Example: counterpop split log.csv --protocol uniform --test 0.1 --valid 0.1 --out SPLIT
 Separate files:
-         counterpop split --train train.txt --test test.txt --out SPLIT
+         counterpop split --train train.txt --valid valid.txt --test test.txt --out SPLIT
 """
 )
 @click.argument("data", type=click.Path(), required=False)

@@ -36,10 +36,9 @@ def split_from_logs(
     >>> from counterpop.readers import read_interactions
     >>> train = read_interactions(pl.DataFrame({"user": [1, 1, 2, 2, 3], "item": ["a", "b", "a", "c", "b"]}))
     >>> test = read_interactions(pl.DataFrame({"user": [1, 2], "item": ["c", "b"]}))
-    >>> valid = read_interactions(pl.DataFrame({"user": [3, 3], "item": ["c", "a"]})
-    >>> split = split_from_logs(train, test, valid)
+    >>> split = split_from_logs(train, test, carve="random")
     >>> [len(part) for part in (split.train, split.valid, split.test)]
-    [5, 2, 2]
+    [4, 1, 2]
     """
     logs = {name: log for name, log in (("train", train), ("valid", valid), ("test", test)) if log is not None}
     user_ids, users = _unite({name: (log.user_ids, log.user_ix) for name, log in logs.items()}, "user")
