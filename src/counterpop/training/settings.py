@@ -117,8 +117,8 @@ class Settings:
         method = self.method
         if self.loss not in method.losses:
             raise InputError(f"the loss of {method.name} must be {' or '.join(method.losses)}, got {self.loss!r}")
-        if not method.takes_scores and (self.normalised or self.ledger):
-            raise InputError(f"{method.name} supports neither normalised users nor a ledger; leave them out")
+        if not method.takes_scores and (self.normalises or self.keeps_ledger):
+            raise InputError(f"{method.name} supports neither normalised users nor a ledger; switch both off")
         if method.draws_negatives and self.negative_power:
             raise InputError(f"{method.name} draws its negatives by its own rule; leave negative_power out")
 

@@ -33,7 +33,6 @@ class CausE(Method):
     losses: ClassVar[tuple[str, ...]] = ("bpr", "bce")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = Plain.defaults
     any_encoder: ClassVar[bool] = False
-    item_copies: ClassVar[int] = 2
     needs_intervened: ClassVar[bool] = True
     follows_plain_loss: ClassVar[bool] = True
     penalty: float = 0.01
