@@ -90,7 +90,7 @@ class Settings:
         self.method.check(self)
 
     def _check_values(self) -> None:
-        """Each setting for itself."""
+        """Checks each setting on its own."""
         for name, kind in (("sampling", Sampling), ("schedule", Schedule), ("device", Device), ("engine", Engine)):
             if getattr(self, name) not in get_args(kind):
                 raise InputError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
@@ -113,7 +113,7 @@ class Settings:
             raise InputError("the native engine runs on the CPU only; use engine torch for cuda")
 
     def _check_method(self) -> None:
-        """What the method allows."""
+        """Checks what the method allows."""
         method = self.method
         if self.loss not in method.losses:
             raise InputError(f"the loss of {method.name} must be {' or '.join(method.losses)}, got {self.loss!r}")

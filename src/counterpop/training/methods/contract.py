@@ -67,7 +67,7 @@ class Method:
     """Whether a part of train must have been drawn by intervention. Every item then has a second row for that part, I
     rows after its first, which ranks."""
     dials: ClassVar[Dials | None] = None
-    """What `tune` may turn afterwards; None for nothing."""
+    """What `tune` searches afterwards; None if there is nothing to tune."""
     looks: ClassVar[tuple[Strengths, Strengths]] = (FIXED, FIXED)
     """The strengths of items and users that a look at validation tries during training."""
     follows_plain_loss: ClassVar[bool] = False
@@ -107,7 +107,7 @@ class Method:
         """Raises `InputError` if these settings do not go with the method."""
 
     def negatives(self, epoch: int) -> Contrast | None:
-        """How negatives are drawn in this epoch, counted from 0; None for the settings' own law."""
+        """How negatives are drawn in this epoch, counted from 0; None to draw them as the settings say."""
         return None
 
     def loss_of(self, users: Tensor, seen: Tensor, negatives: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class CausE(Method):
     from both; ranking uses the control vectors. Loss: BPR (or BCE) on each part + penalty x the squared distance
     between the two vectors of each item of the triple. LightGCN propagates the two over a graph each. Both start
     from the same values.
-    Limit: needs a split with an intervened part. That part is small, so the treatment vectors know little that could
+    Limit: needs a split with an intervened part. That part is small, so the treatment vectors learn little that could
     correct the control vectors.
     """
 
