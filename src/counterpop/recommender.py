@@ -16,14 +16,14 @@ from counterpop.ranking import rank, score_blocks, tie_order
 
 
 class Explained(NamedTuple):
-    """One item of a list and what moved it: plain score = popular + conformity + adjusted score."""
+    """One item of a list and what moved it: plain score = popular part + conformity part + adjusted score."""
 
     item: int
     plain_rank: int
     adjusted_rank: int
     plain_score: float
-    popular: float
-    conformity: float
+    popular_part: float
+    conformity_part: float
     adjusted_score: float
 
 
