@@ -79,8 +79,8 @@ def tools_on(device: str) -> Tools:
         model = {"embeddings": run.embeddings, "seen": known.refit_train(), "refit": run.refit is not None}
         return cp.Tuned(directions.item, directions.user, *strengths, **model, grid=grid, ordinary=None)
 
-    def lists(adjustment: cp.Recommender, users: np.ndarray, seen: cp.Interactions, k: int) -> np.ndarray:
-        vectors = adjustment.embeddings
+    def lists(adjustment: cp.Recommender, users: np.ndarray, k: int) -> np.ndarray:
+        vectors, seen = adjustment.embeddings, adjustment.seen
         items = torch.from_numpy(vectors.item_vectors).to(device)
         found = np.empty((len(users), min(k, len(items))), dtype=np.int32)
         for start in range(0, len(users), ROWS):
@@ -100,7 +100,7 @@ def tools_on(device: str) -> Tools:
         train = known.refit_train() if adjustment.refit else known.train
         users = np.flatnonzero(split.test.user_counts).astype(np.int32)
         plain, adjusted = (
-            measure(lists(one, users, train, k), users, train, split.test, resamples=resamples)
+            measure(lists(one, users, k), users, train, split.test, resamples=resamples)
             for one in (adjustment.with_strengths(0.0, 0.0), adjustment)
         )
         strengths = adjustment.item_strength, adjustment.user_strength

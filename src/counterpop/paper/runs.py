@@ -214,9 +214,9 @@ class Bench:
             record |= {"plain": [], "fixed": [], "chosen": []}
             for p, split in zip(PROPORTIONS, splits, strict=True):
                 held = mix(known.valid, known.ordinary or known.valid, p, seed)
-                own = cp.choose_strengths(self._search(run, known.train, held))
-                figures = self._search(run, known.train, split.test, always, own)
-                unadjusted = self._search(plain_run, known.train, split.test, (0.0, 0.0))
+                own = cp.choose_strengths(self._search(run, known, held))
+                figures = self._search(run, known, split.test, always, own)
+                unadjusted = self._search(plain_run, known, split.test, (0.0, 0.0))
                 record["plain"].append(_figures(unadjusted.at(0.0, 0.0)))
                 record["fixed"].append(_figures(figures.at(*always)))
                 record["chosen"].append(_figures(figures.at(*own)))
@@ -228,12 +228,12 @@ class Bench:
         return self.cache.get(key, make)
 
     def _search(
-        self, run: cp.Run, train: cp.Interactions, held: cp.Interactions, *points: tuple[float, float]
+        self, run: cp.Run, known: cp.Development, held: cp.Interactions, *points: tuple[float, float]
     ) -> cp.Grid:
-        """The metrics of a run's first model over the whole grid of strengths, or over a grid of these points."""
-        directions = cp.find_directions(run.model, train)
-        grid = _crossing(*points) if points else {}
-        return self._tools.search(run.model.embeddings, directions, train, held, k=K, **grid)
+        """The metrics of a run's first model: at these points on test, or over the whole grid on validation pairs."""
+        directions = cp.find_directions(run.model, known.train)
+        grid, seen = (_crossing(*points), known.refit_train()) if points else ({}, known.train)
+        return self._tools.search(run.model.embeddings, directions, seen, held, k=K, **grid)
 
     def _fit(self, name: str, settings: Mapping[str, Any]) -> Fitted:
         split, start = self.split(name), time.perf_counter()
@@ -258,7 +258,7 @@ class Bench:
         on_test = self._tools.search(
             fitted.run.embeddings,
             cp.Directions(final.item_direction, final.user_direction),
-            _train_of(fitted.run, split),
+            final.seen,
             split.test,
             k=K,
             **_crossing(*points.values()),
