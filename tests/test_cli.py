@@ -481,7 +481,7 @@ def write_lines(path: Path, log: cp.Interactions, line: str) -> Path:
 
 def test_separate_files_make_a_split_that_can_be_trained(tmp_path: Path) -> None:
     log = cp.make_world(200, 80, seed=5).log
-    made = cp.split_uniform(log, test=2, valid=2)
+    made = cp.split_uniform(log, test=2, valid=2, ordinary=0)
     parts = {"train": made.train, "valid": made.valid, "test": made.test}
     columns = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
     for name, part in parts.items():
@@ -493,7 +493,7 @@ def test_separate_files_make_a_split_that_can_be_trained(tmp_path: Path) -> None
         (tmp_path / f"lists_{name}.txt").write_text("".join(lists))
     for form in ("world.{}.inter", "{}.txt", "lists_{}.txt"):
         files = [(f"--{name}", tmp_path / form.format(name)) for name in parts]
-        found = call_json("split", *sum(files, ()), "--out", tmp_path / "split")
+        found = call_json("split", *sum(files, ()), "--ordinary", 0, "--out", tmp_path / "split")
         counts = found["counts"]
         assert [counts[name] for name in parts] == [len(part) for part in parts.values()]
         assert (found["protocol"], found["carved"], found["pairs"], found["merged"]) == ("as-given", None, len(log), 0)

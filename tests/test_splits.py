@@ -436,7 +436,7 @@ def test_separate_logs_must_be_disjoint_and_share_ids() -> None:
     match = r"but 3 pairs .* \(first: user 1, item 'c'\); remove them, or pass drop_repeated=True \(--drop-repeated\)"
     with pytest.raises(InputError, match=match):
         splits.split_from_logs(train, test, valid)
-    split = splits.split_from_logs(train, test, valid, drop_repeated=True)
+    split = splits.split_from_logs(train, test, valid, drop_repeated=True, ordinary=0)
     assert [outside(part) for part in parts_of(split)] == [outside(train), {(3, "a"), (1, "c")}, {(2, "b")}]
     with pytest.raises(InputError, match=r"test and train must share users, but none of the 2 users .*first: 'p'"):
         splits.split_from_logs(train, read(user=["p", "q"], item=["a", "b"]))
