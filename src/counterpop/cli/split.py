@@ -84,7 +84,10 @@ def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> 
     sizes = {"users": log.n_users, "items": log.n_items, "pairs": len(log), "merged": log.merged}
     if not quiet:
         parts = ", ".join(f"{count:,} {name}" for name, count in split.manifest.counts.items() if count)
-        output.print(f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}.")
+        output.print(
+            f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. "
+            f"Validation part: {split.manifest.drawn}. Wrote {out}."
+        )
         if log.merged:
             output.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
-    return asdict(split.manifest) | sizes | {"out": out}
+    return asdict(split.manifest) | sizes | {"validation": split.manifest.drawn, "out": out}

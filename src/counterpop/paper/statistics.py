@@ -93,7 +93,7 @@ def make_table2(bench: Bench) -> Item:
                 "of_it_intervened": intervened,
                 "valid": len(known.valid),
                 "test": len(split.test),
-                "validation": f"carved, {manifest.carved}" if manifest.carved else "given",
+                "validation": manifest.drawn,
                 "gini_train": manifest.gini["train"],
                 "gini_test": manifest.gini["test"],
                 "untrained_items": manifest.untrained_items,
