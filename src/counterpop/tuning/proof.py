@@ -8,7 +8,7 @@ the whole procedure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -24,6 +24,7 @@ from counterpop.tuning.search import LOWER_IS_BETTER, Grid, Target, above_floor
 Which = Literal["gain", "balanced", "free"]
 Pair = tuple[float, float]
 Values = NDArray[np.float64]
+Effect = Mapping[str, Mapping[str, float]]  # as `compare` gives it
 
 FOLDS = 10
 SIGNIFICANT = 0.05
@@ -129,6 +130,8 @@ class CrossFit:
     frontier: Frontier
     k: int
     seed: int
+    known: dict[tuple[Pair, ...], tuple[list[Measures], list[Effect]]] = field(default_factory=dict)
+    """Measures and effects that were computed already, by the strengths of the folds."""
 
     @cached_property
     def plain(self) -> list[Measures]:
@@ -152,8 +155,12 @@ class CrossFit:
         """A point of the frontier, and the measures of each part with strengths chosen on the other folds."""
         folds = np.arange(FOLDS)
         chosen = self.frontier.choose(which, folds >= 0)
-        adjusted = self.measure([self.frontier.choose(which, folds != fold) for fold in folds])
-        effects = [compare(after, before, seed=self.seed) for after, before in zip(adjusted, self.plain, strict=True)]
+        strengths = tuple(self.frontier.choose(which, folds != fold) for fold in folds)
+        if strengths not in self.known:  # points often agree
+            adjusted = self.measure(strengths)
+            pairs = zip(adjusted, self.plain, strict=True)
+            self.known[strengths] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
+        adjusted, effects = self.known[strengths]
         gain, low, high, p_value = self._gain(adjusted[0], effects[0])
         prices: list[float | None] = [None] * 3
         keeps = True
@@ -166,9 +173,7 @@ class CrossFit:
         proven = keeps and significant and chosen != (0.0, 0.0)
         return Proof(*chosen, proven, gain, low, high, p_value, *prices), adjusted
 
-    def _gain(
-        self, adjusted: Measures, effect: Mapping[str, Mapping[str, float]]
-    ) -> tuple[float, float, float, float | None]:
+    def _gain(self, adjusted: Measures, effect: Effect) -> tuple[float, float, float, float | None]:
         """The improvement of the target, its interval, and the p-value if there is one."""
         target = self.frontier.target
         if target in PER_USER:
