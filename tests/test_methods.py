@@ -23,7 +23,7 @@ from counterpop.training.loop import begin
 from counterpop.training.methods import DICE, IPS, MACR, METHODS, CausE, Contrast, Method, make_method
 from counterpop.training.methods.dice.native import distance_correlation
 from counterpop.training.methods.dice.torch import distance_correlation as torch_correlation
-from counterpop.training.methods.macr.native import BRANCH_EVERY, BRANCH_RATE
+from counterpop.training.methods.macr.native import BRANCH_EVERY, BRANCH_RATE, sigmoid
 from counterpop.training.methods.plain.native import walk
 from counterpop.training.native import Objective, Tables
 from counterpop.training.sampling import TripleSampler
@@ -286,6 +286,13 @@ def test_the_variants_of_ips() -> None:
     assert IPS(power=0.5, clip=1, normalised=False).weights(counts) == pytest.approx([1, 2**0.5, 10**0.5, 5, 10])
     assert IPS(power=0).weights(counts) == pytest.approx(np.ones(5))
     assert np.isfinite(IPS().weights(np.array([3, 0]))).all()
+
+
+def test_macr_has_a_fast_sigmoid() -> None:
+    x = np.concatenate([np.linspace(-40, 40, 200_001), np.linspace(-1e-3, 1e-3, 101)]).astype(np.float32)
+    found = np.array([sigmoid(value) for value in x])
+    assert np.abs(found - 1 / (1 + np.exp(-x.astype(np.float64)))).max() < 3e-7
+    assert found.min() >= 0 and found.max() <= 1
 
 
 def test_macr_vectors_rank_by_its_formula(split: Split) -> None:

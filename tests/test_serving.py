@@ -33,11 +33,11 @@ from counterpop.auditing import audit_model
 from counterpop.cli import main
 from counterpop.errors import InputError
 from counterpop.readers import read_names
-from counterpop.serving.folders import load_served
 from counterpop.serving.guard import LOOPBACK, Limits
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel, find, fold_in, ridge
 from counterpop.serving.server import read_tokens
+from counterpop.serving.watching import load_served
 from serving_run import ITEMS, Server, make_run, serving
 
 TOKEN = "a-token-of-enough-length"
@@ -148,12 +148,12 @@ def test_folding_in_solves_one_system_of_equations_at_a_time() -> None:
 
 def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model: ServedModel) -> None:
     trial = model.trial
-    users = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
-    train = trial.recommender.seen
+    users = np.flatnonzero(model.valid.user_counts).astype(np.int32)
+    train = trial.seen
     histories = [train.item_ix[train.user_starts[u] : train.user_starts[u + 1]] for u in users]
     folded, _ = model.recommend_to(histories, 20)
-    trained, _ = trial.recommender.recommend(users, 20)
-    measured = [cp.measure(lists, users, train, trial.valid, resamples=0) for lists in (folded, trained)]
+    trained, _ = trial.recommend(users, 20)
+    measured = [cp.measure(lists, users, train, model.valid, resamples=0) for lists in (folded, trained)]
     chance = 20 / ITEMS
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
@@ -199,7 +199,7 @@ def test_a_refit_run_serves_its_second_model_and_measures_its_first(tmp_path: Pa
     served, saved = load_served(run), cp.load_run(run)
     assert saved.run.refit is not None
     assert np.array_equal(served.vectors.item_vectors, saved.run.refit.embeddings.item_vectors)
-    trial = served.trial.recommender
+    trial = served.trial
     assert np.array_equal(trial.embeddings.item_vectors, saved.run.model.embeddings.item_vectors)
     measured, grid = measure_stops(served), saved.grid
     assert grid is not None

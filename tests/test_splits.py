@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from counterpop import splits
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, gini, head, pair_keys
+from counterpop.readers import read_interactions
 from counterpop.splits import Split
 from counterpop.worlds import make_world
 
@@ -363,3 +365,84 @@ def test_one_user_can_be_split() -> None:
     with pytest.warns(CounterpopWarning, match="8 items of test"):
         split = splits.split_intervened(log_of(np.zeros(40), np.arange(40)))
     assert split.manifest.counts == {"train": 28, "intervened": 4, "valid": 4, "ordinary": 0, "test": 8, "left_out": 0}
+
+
+# --------------------------------------------------------------------------------------------- separate logs
+
+
+def read(**columns: list) -> Interactions:
+    return read_interactions(pl.DataFrame(columns))
+
+
+def outside(part: Interactions) -> set[tuple]:
+    users, items = part.user_ids[part.user_ix].tolist(), part.item_ids[part.item_ix].tolist()
+    return set(zip(users, items, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+@pytest.mark.parametrize("kind", [int, str])
+def test_separate_logs_make_the_split_that_one_log_with_a_column_makes(kind: type) -> None:
+    generator = np.random.default_rng(3)
+    log = popular_log(200, 40)
+    part = generator.choice([0, 0, 0, 2, 3], len(log)).astype(np.int8)
+    frame = pl.DataFrame(
+        {
+            "user": [kind(n) for n in log.user_ids[log.user_ix].tolist()],
+            "item": [kind(n) for n in log.item_ids[log.item_ix].tolist()],
+            "time": log.time,
+            "split": part,
+        }
+    )
+    logs = {
+        name: frame.filter(pl.col("split") == n).sample(fraction=1, shuffle=True, seed=1)
+        for name, n in {"train": 0, "valid": 2, "test": 3}.items()
+    }
+    read_logs = {name: read_interactions(rows, time="time", split=False) for name, rows in logs.items()}
+    for chosen in (read_logs, {name: read_logs[name] for name in ("train", "test")}):
+        kept = frame if "valid" in chosen else frame.filter(pl.col("split") != 2)
+        expected = splits.split_as_given(read_interactions(kept, time="time"), seed=5, ordinary=0.1)
+        split = splits.split_from_logs(**chosen, seed=5, ordinary=0.1)
+        assert split.manifest == expected.manifest
+        assert (split.manifest.carved is None) == ("valid" in chosen)
+        for one, other in zip(parts_of(split), parts_of(expected), strict=True):
+            assert np.array_equal(pair_keys(one), pair_keys(other)) and np.array_equal(one.time, other.time)
+        assert np.array_equal(split.train.user_ids, expected.train.user_ids)
+        assert np.array_equal(split.train.item_ids, expected.train.item_ids)
+    timeless = dataclasses.replace(read_logs["test"], time=None)
+    assert splits.split_from_logs(**(read_logs | {"test": timeless})).train.time is None
+
+
+def test_separate_logs_with_unknown_ids_are_reported() -> None:
+    train = read(user=[1, 1, 2, 2, 3], item=["a", "b", "a", "c", "b"])
+    test = read(user=["1", "2", "x"], item=["c", "b", "z"])  # text ids, unlike those of train
+    valid = read(user=[3, 8], item=["d", "a"])
+    with pytest.warns(CounterpopWarning) as caught:
+        split = splits.split_from_logs(train, test, valid)
+    found = [str(note.message) for note in caught]
+    assert [note.split(";")[0] for note in found] == [
+        "1 users of valid are not in train (first: '8')",
+        "1 users of test are not in train (first: 'x')",
+        "1 items of valid are not in train (first: 'd')",
+        "1 items of test have no train pair (first: 'z')",
+    ]
+    assert {Path(note.filename) for note in caught[:3]} == {Path(__file__)}
+    assert split.manifest.untrained_users == split.manifest.untrained_items == 2
+    assert outside(split.test) == {("1", "c"), ("2", "b"), ("x", "z")}
+    assert outside(split.valid) == {("3", "d"), ("8", "a")}
+
+
+def test_separate_logs_must_be_disjoint_and_share_ids() -> None:
+    train = read(user=[1, 1, 2, 2, 3], item=["a", "b", "a", "c", "b"])
+    test = read(user=[1, 2, 2, 3], item=["c", "a", "b", "b"])
+    valid = read(user=[3, 1], item=["a", "c"])
+    match = r"but 3 pairs .* \(first: user 1, item 'c'\); remove them, or pass drop_repeated=True \(--drop-repeated\)"
+    with pytest.raises(InputError, match=match):
+        splits.split_from_logs(train, test, valid)
+    split = splits.split_from_logs(train, test, valid, drop_repeated=True)
+    assert [outside(part) for part in parts_of(split)] == [outside(train), {(3, "a"), (1, "c")}, {(2, "b")}]
+    with pytest.raises(InputError, match=r"test and train must share users, but none of the 2 users .*first: 'p'"):
+        splits.split_from_logs(train, read(user=["p", "q"], item=["a", "b"]))
+    with pytest.raises(InputError, match=r"valid and train must share items, but none of the 2 items .*first: 'y'"):
+        splits.split_from_logs(train, test, read(user=[1, 2], item=["y", "z"]))
+    with pytest.raises(InputError, match="test got none"):
+        splits.split_from_logs(train, train.rows(train.user_ix < 0))

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Development,
         Split,
         split_as_given,
+        split_from_logs,
         split_intervened,
         split_mixed,
         split_random,
@@ -84,7 +85,8 @@ _HOMES = {
     "readers": "read_interactions read_names read_recommendations",
     "recommender": "Recommender",
     "runs": "Dials Model Run",
-    "splits": "Development Split split_as_given split_intervened split_mixed split_random split_temporal split_uniform",
+    "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
+    "split_random split_temporal split_uniform",
     "training": "CausE DICE Gradient IPS MACR Method Plain Settings train",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",

@@ -203,12 +203,8 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
     difference = np.where(known, difference, 0)
     users = np.maximum(1, known.sum(axis=0))
     mean = difference.sum(axis=0) / users
-    resampled = np.concatenate(
-        [
-            (weights @ difference) / np.maximum(1, weights @ known)
-            for weights in _resamples(len(difference), RESAMPLES, seed)
-        ]
-    )
+    drawn = _resamples(len(difference), RESAMPLES, seed)
+    resampled = np.concatenate([(weights @ difference) / np.maximum(1, weights @ known) for weights in drawn])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
@@ -216,11 +212,8 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
         signs = generator.integers(0, 2, (batch, len(difference)), dtype=np.int8) * 2 - 1
         flipped = signs.astype(np.float32) @ difference.astype(np.float32) / users
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
-    p_value = (1 + beyond) / (1 + rounds)
-    return {
-        name: {"difference": float(mean[n]), "low": float(low[n]), "high": float(high[n]), "p_value": float(p_value[n])}
-        for n, name in enumerate(PER_USER)
-    }
+    columns = {"difference": mean, "low": low, "high": high, "p_value": (1 + beyond) / (1 + rounds)}
+    return {name: {key: float(column[n]) for key, column in columns.items()} for n, name in enumerate(PER_USER)}
 
 
 def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:
@@ -264,10 +257,9 @@ def _intervals(
     total = np.concatenate(sums)
     means = total[:, : len(PER_USER)] / np.maximum(1, np.concatenate(counted))
     intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
-    for name, values, figure in zip(
-        ("coverage", "gini"), np.array(whole).T, (np.mean(exposed > 0), gini(exposed)), strict=True
-    ):
-        intervals[name] = _quantiles(np.clip(values - values.mean() + figure, 0, 1))
+    measured = {"coverage": np.mean(exposed > 0), "gini": gini(exposed)}
+    for (name, value), resampled in zip(measured.items(), np.array(whole).T, strict=True):
+        intervals[name] = _quantiles(np.clip(resampled - resampled.mean() + value, 0, 1))
     shown, found, wanted = np.split(total[:, len(PER_USER) :], 3, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         frequency, found = shown / shown.sum(axis=1, keepdims=True), found / wanted

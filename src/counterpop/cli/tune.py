@@ -14,6 +14,8 @@ from counterpop.cli.progress import output, working
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import Tuned, Which, tune
 
+DIRECTION = "Direction to remove from {} vectors. [default: ledger; {} if the run has none]"
+
 
 @click.command(epilog="Example: counterpop tune RUN --point balanced --price 0.05")
 @click.argument("run", type=click.Path())
@@ -29,13 +31,9 @@ from counterpop.tuning import Tuned, Which, tune
 @floor_option()
 @k_option()
 @click.option(
-    "--item-direction", type=click.Choice(get_args(ItemDirection)), help="Popular direction. [default: from the ledger]"
+    "--item-direction", type=click.Choice(get_args(ItemDirection)), help=DIRECTION.format("item", "head-mean")
 )
-@click.option(
-    "--user-direction",
-    type=click.Choice(get_args(UserDirection)),
-    help="Conformity direction. [default: from the ledger]",
-)
+@click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help=DIRECTION.format("user", "mean"))
 @seed_option(help="Deals the users into folds.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:

@@ -231,8 +231,8 @@ class Bench:
             return record
 
         key = self._key("mixed", name, dict(gradient) | {"seed": seed})
-        beside = resolve(dict(plain) | {"seed": seed})
-        return self.cache.get(key | {"plain": beside, "mix": [PROPORTIONS, ORDINARY]}, make)
+        key |= {"plain": resolve(dict(plain) | {"seed": seed}), "mix": [PROPORTIONS, ORDINARY]}
+        return self.cache.get(key, make)
 
     def _search(
         self, run: cp.Run, train: cp.Interactions, held: cp.Interactions, *points: tuple[float, float]
