@@ -39,7 +39,7 @@ def main() -> None:
             split, run = str(Path(folder) / "split"), str(Path(folder) / "run")
             source = str(data_folder() / f"{name}.npz")
             words = ["--seed", arguments.seed, *flags, *(["--refit"] if name in REFIT else [])]
-            _, t_split = call("split", source, "--protocol", "as-given", "--out", split)
+            _, t_split = call("split", source, "--protocol", "as-given", "--ordinary", "0", "--out", split)
             trained, t_train = call(
                 "train", split, "--backbone", "mf", "--method", arguments.method, *words, "--out", run
             )

@@ -30,4 +30,4 @@ def read_split(path: Path) -> cp.Split:
         user, item, part = archive["user"], archive["item"], archive["split"]
     order = np.lexsort((item, user))
     ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
-    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
+    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]), ordinary=0.0)

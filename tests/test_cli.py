@@ -1,8 +1,10 @@
 """The commands from a log to a report, as a user types them."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +141,41 @@ def test_a_paired_test_between_two_runs(folder: Path) -> None:
     printed = call_json("evaluate", folder / "run", "--against", folder / "plain")
     difference = printed["against"]["difference"]["recall"]["difference"]
     assert difference == pytest.approx(printed["adjusted"]["recall"] - printed["against"]["adjusted"]["recall"])
+    assert difference != 0
+    # the table and the report have the same sign: the named run minus the other
+    shown = call("evaluate", folder / "run", "--against", folder / "plain").stdout
+    found = re.search(r"run, \w+ minus plain, plain Recall (\S+)", " ".join(shown.split()))
+    assert found[1] == f"{difference:+.4f}"
+    call_json("report", folder / "run", folder / "plain", "--out", folder / "signs.html")
+    page = (folder / "signs.html").read_text()
+    row = re.split(r"run, \w+<small>minus plain, plain</small>", page)[1]
+    assert float(re.search(r'<data value="(\S+)">', row)[1]) == difference
+
+
+@pytest.mark.parametrize("words", [(), ("--refit",)], ids=["", "refit"])
+def test_recall_of_the_written_lists_is_that_of_evaluate(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Plain NumPy on the file of `recommend`: no item is a candidate in one command and not in the other."""
+    run = tmp_path / "run"
+    call_json("train", folder / "split", "--dim", 8, "--epochs", 30, "--out", run, *words)
+    call_json("tune", run)
+    call_json("recommend", run, "--out", tmp_path / "lists.csv")
+    printed, lists = call_json("evaluate", run), pl.read_csv(tmp_path / "lists.csv")
+    test = pl.read_parquet(run / "split" / "test.parquet")
+    users, items = (pl.read_parquet(run / "split" / f"{name}.parquet")["id"].to_numpy() for name in ("users", "items"))
+    held = list(zip(users[test["user_ix"].to_numpy()], items[test["item_ix"].to_numpy()], strict=True))
+    shown = set(lists.select("user", "item").iter_rows())
+    recall = {user: [] for user, _ in held}
+    for user, item in held:
+        recall[user].append((user, item) in shown)
+    assert np.mean([np.mean(found) for found in recall.values()]) == pytest.approx(printed["adjusted"]["recall"], 1e-9)
+    assert printed["users"] == len(recall)
+    known = [pl.read_parquet(run / "split" / f"{name}.parquet") for name in ("train", "valid", "ordinary")]
+    touched = {(users[u], items[i]) for part in known for u, i in part.select("user_ix", "item_ix").iter_rows()}
+    assert not touched & shown
+    # the audit describes the same lists
+    audited = call_json("audit", run)
+    exposed = np.unique(lists["item"].to_numpy())
+    assert audited["coverage"] == pytest.approx(len(exposed) / len(items))
 
 
 def test_strengths_from_the_command_line_are_used(folder: Path, tmp_path: Path) -> None:
@@ -417,7 +454,8 @@ def test_the_audit_of_vectors_leaves_out_seen_items(folder: Path, tmp_path: Path
         10,
     ]
     printed = call_json(*words)
-    expected = cp.audit_model(cp.load(folder / "run").with_strengths(0, 0), split.train, 10, held=split.test)
+    model = replace(cp.load(folder / "run").with_strengths(0, 0), seen=split.train)
+    expected = cp.audit_model(model, split.train, 10, held=split.test)
     assert printed["published"] == pytest.approx(expected.published)
     assert "already_chosen" not in printed["notes"]
     pl.read_parquet(tmp_path / "items.parquet").tail(-3).write_parquet(tmp_path / "items.parquet")

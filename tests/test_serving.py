@@ -95,11 +95,11 @@ def test_a_score_is_the_exact_sum_of_what_is_removed_and_what_is_kept(model: Ser
         assert [row.adjusted_score for row in adjusted] == pytest.approx(scores, abs=1e-5)
         for row in plain + adjusted:
             assert row.plain_score == pytest.approx(P[user] @ Q[row.item], abs=1e-9)
-            assert row.plain_score - row.popular - row.conformity == row.adjusted_score
+            assert row.plain_score - row.popular_part - row.conformity_part == row.adjusted_score
             # the paper's form: a (P.q)(Q.q) + b (P.p)(Q.p) - a b (P.p)(p.q)(Q.q) is removed
             along = a * (P[user] @ q) * (Q[row.item] @ q) + b * (P[user] @ p) * (Q[row.item] @ p)
             both = a * b * (P[user] @ p) * (p @ q) * (Q[row.item] @ q)
-            assert row.popular + row.conformity == pytest.approx(along - both, abs=1e-9)
+            assert row.popular_part + row.conformity_part == pytest.approx(along - both, abs=1e-9)
         assert [row.plain_rank for row in plain] == [row.adjusted_rank for row in adjusted] == list(range(1, 13))
         whole = brute_force(model, user, ITEMS, 0, 0)[0]
         unseen = ITEMS - np.count_nonzero(model.seen.user_ix == user)
@@ -284,7 +284,7 @@ def test_explanations_histories_and_searches(server: Server, model: ServedModel)
     plain, adjusted = model.recommender.explain(at, 6, 0.9, 0.1)
     assert [row["item"] for row in body["adjusted"]] == [model.vectors.item_ids[row.item] for row in adjusted]
     for got, row in zip(body["plain"] + body["adjusted"], plain + adjusted, strict=True):
-        assert got["popular_part"] == pytest.approx(row.popular)
+        assert got["popular_part"] == pytest.approx(row.popular_part)
         assert got["adjusted_rank"] == row.adjusted_rank
         assert got["interactions"] == model.train.item_counts[row.item]
         parts = got["popular_part"] + got["conformity_part"] + got["adjusted_score"]

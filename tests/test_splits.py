@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import warnings
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from counterpop import splits
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import Interactions, gini, head, pair_keys
+from counterpop.interactions import Interactions, gini, head, join, pair_keys
 from counterpop.readers import read_interactions
 from counterpop.splits import Split
 from counterpop.worlds import make_world
@@ -173,7 +174,7 @@ def test_the_ordinary_part_never_takes_an_item_s_last_train_pair() -> None:
 
 def test_intervened_split_has_its_shares_for_every_user_and_a_flat_test() -> None:
     log = popular_log(1000)
-    split = splits.split_intervened(log)
+    split = splits.split_intervened(log, ordinary=0)
     marks = split.development.intervened
     assert marks is not None
     have = log.user_counts
@@ -185,6 +186,41 @@ def test_intervened_split_has_its_shares_for_every_user_and_a_flat_test() -> Non
     observed = gini(split.train.rows(~marks).item_counts)
     for part in (intervened, split.valid, split.test):
         assert gini(part.item_counts) < 0.6 * observed
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+@pytest.mark.parametrize("protocol", splits.PROTOCOLS)
+def test_by_default_an_even_test_comes_with_an_ordinary_part(protocol: str) -> None:
+    """It is taken from train only, so test and validation are the same with and without it."""
+    log = popular_log(400)
+    log = dataclasses.replace(log, time=np.random.default_rng(0).random(len(log)))
+    if protocol == "as-given":
+        drawn = splits.split_intervened(log)
+        log = dataclasses.replace(log, part=np.isin(pair_keys(log), pair_keys(drawn.test)).astype(np.int8) * 3)
+    more = {"proportion": 0.5} if protocol == "mixed" else {}
+    with_it, without = splits.PROTOCOLS[protocol](log, **more), splits.PROTOCOLS[protocol](log, ordinary=0, **more)
+    for name in ("valid", "test"):
+        assert np.array_equal(pair_keys(getattr(with_it, name)), pair_keys(getattr(without, name)))
+    ordinary = with_it.development.ordinary
+    assert without.development.ordinary is None
+    if protocol in ("random", "temporal"):  # the test part itself is drawn as traffic is
+        assert ordinary is None
+    else:
+        held = join(with_it.train, ordinary)
+        assert np.array_equal(pair_keys(held), pair_keys(without.train))
+        marks = with_it.development.intervened
+        observed = len(without.train) - (0 if marks is None else marks.sum())
+        assert len(ordinary) == math.ceil(0.05 * observed)
+        assert (with_it.train.user_counts[held.user_counts > 0] > 0).all()
+        assert (with_it.train.item_counts[held.item_counts > 0] > 0).all()
+    evenly = {"uniform", "intervened", "as-given"}
+    assert with_it.manifest.even == (protocol in evenly)
+
+
+def test_a_log_that_can_spare_nothing_has_no_ordinary_part() -> None:
+    log = log_of(np.repeat(np.arange(30), 3), np.tile(np.arange(10), 9))
+    split = splits.split_uniform(log, test=7, valid=1)
+    assert split.train.item_counts.max() == 1 and split.development.ordinary is None
 
 
 def test_intervened_draw_follows_the_weights() -> None:
@@ -296,7 +332,7 @@ def test_a_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
 def test_ml10m_has_the_paper_s_head() -> None:
     log = given_log("ml10m")
     with pytest.warns(CounterpopWarning, match="25 items of test"):
-        split = splits.split_as_given(log)
+        split = splits.split_as_given(log, ordinary=0)
     assert split.development.intervened is not None
     observed = split.train.rows(~split.development.intervened)
     assert (head(observed.item_counts).sum(), log.n_items) == (328, 4819)
@@ -305,7 +341,7 @@ def test_ml10m_has_the_paper_s_head() -> None:
     assert [len(part) for part in parts_of(split)] == [822884 + 137147, 137147, 274295]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CounterpopWarning)
-        ours = splits.split_intervened(log)
+        ours = splits.split_intervened(log, ordinary=0)
     for name in ("train", "intervened", "valid", "test"):  # our draw is as flat as the published one
         assert ours.manifest.counts[name] == pytest.approx(split.manifest.counts[name], rel=2e-3)
         assert ours.manifest.gini[name] == pytest.approx(split.manifest.gini[name], abs=0.04)
@@ -314,7 +350,7 @@ def test_ml10m_has_the_paper_s_head() -> None:
 @pytest.mark.parametrize(("name", "number"), [("adressa", 4), ("gowalla", 5)])
 def test_carved_validation_of_uniform_tests(name: str, number: int) -> None:
     log = given_log(name)
-    split = splits.split_as_given(log)
+    split = splits.split_as_given(log, ordinary=0)
     assert split.manifest.carved == "uniform" and split.development.intervened is None
     assert (split.test.item_counts == number).all()
     have = split.train.item_counts + split.valid.item_counts

@@ -280,7 +280,7 @@ def test_the_point_of_most_gain_is_the_grid_s_maximum(run: Run, split: Split) ->
         assert all(np.array_equal(found.values[name], expected[name]) for name in METRICS)  # to the last bit
     assert grid.at(best.item_strength, best.user_strength)["recall"] == grid.values["recall"].max()
     assert best.sentence.startswith("Took the grid's maximum")
-    assert grid.values["recall"].max() > grid.values["recall"][0, 0] + 0.08
+    assert grid.values["recall"].max() > grid.values["recall"][0, 0] + 0.05
     assert best.embeddings is run.embeddings and not best.refit
     assert same_adjustment(best, tune(run, split, point="gain"))
     held_back = tune(run, split, floor={"recall": 1.0}, point="gain")

@@ -62,7 +62,12 @@ Separate files:
     help="as-given, --train: how to draw a missing validation part from train; auto: the way the test was drawn.",
 )
 @click.option("--proportion", type=float, default=1.0, show_default=True, help="mixed: intervened share of test.")
-@click.option("--ordinary", type=float, default=0.0, show_default=True, help="Share of train kept for `tune --floor`.")
+@click.option(
+    "--ordinary",
+    type=float,
+    help="Share of train held out as observed, which shows what an adjustment costs. "
+    "[default: 0.05; random and temporal: 0]",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
 def command(data: str | None, train: str | None, out: str, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -107,7 +112,8 @@ def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any]) -> t
         raise click.UsageError("--test and --valid do not go with as-given, which uses the split column of the log")
     if options["drop_repeated"]:
         raise click.UsageError("--drop-repeated works only together with --train")
-    settings |= {name: options[name] for name in ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))}
+    names = ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))
+    settings |= {name: options[name] for name in names if options[name] is not None}
     with working(f"reading {data}"):
         log = read_interactions(data, split=protocol == "as-given" and options["split_column"], **columns)
     with working("splitting"):
@@ -121,6 +127,7 @@ def _split_files(train: str | None, columns: dict[str, Any], options: dict[str, 
         raise click.UsageError("--train needs a file as --test, and does not go with --split-column")
     with working("reading"):
         logs = {name: read_interactions(path, split=False, **columns) for name, path in paths.items()}
-    settings: dict[str, Any] = {name: options[name] for name in ("drop_repeated", "carve", "ordinary", "seed")}
+    names = ("drop_repeated", "carve", "ordinary", "seed")
+    settings: dict[str, Any] = {name: options[name] for name in names if options[name] is not None}
     with working("splitting"):
         return split_from_logs(**(logs | settings)), sum(len(log) + log.merged for log in logs.values())

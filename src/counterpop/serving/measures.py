@@ -33,37 +33,22 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     fits = 4 * valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # one count per item and pair
     step = 0.1 if fits else 0.2
     tuned = model.recommender.item_strength, model.recommender.user_strength
-    directions = Directions(trial.item_direction, trial.user_direction)
-    grid = search_strengths(
-        trial.embeddings,
-        directions,
-        trial.seen,
-        valid,
-        k=K,
-        groups=True,
-        users=users,
-        item_strengths=_stops(step, tuned[0]),
-        user_strengths=_stops(step, tuned[1]),
-        threads=1,  # the other cores keep answering requests
-    )
+    case = trial.embeddings, Directions(trial.item_direction, trial.user_direction), trial.seen, valid
+    stops: dict[str, Any] = {"item_strengths": _stops(step, tuned[0]), "user_strengths": _stops(step, tuned[1])}
+    # one thread: the other cores keep answering requests
+    grid = search_strengths(*case, **stops, k=K, groups=True, users=users, threads=1)
     counts = trial.seen.item_counts
-    group_of = popularity_groups(counts)
+    sizes, held = (np.bincount(popularity_groups(counts), by, HEAD_GROUPS + 1) for by in (None, counts))
+    shares = held / max(1, counts.sum())
     return {
         "k": K,
         "users": len(users),
         "of_users": len(everybody),
         "step": step,
         "tuned": tuned,
-        "item_strengths": grid.item_strengths,
-        "user_strengths": grid.user_strengths,
+        **stops,
         "values": {name: value.tolist() for name, value in grid.values.items()},
-        "groups": [
-            {
-                "items": int((group_of == g).sum()),
-                "interactions": float(counts[group_of == g].sum() / max(1, counts.sum())),
-            }
-            for g in range(HEAD_GROUPS + 1)
-        ],
+        "groups": [{"items": int(n), "interactions": float(share)} for n, share in zip(sizes, shares, strict=True)],
     }
 
 

@@ -19,7 +19,7 @@ class Development:
     intervened: BoolArray | None = None
     """For each train row, whether it was drawn by intervention (as in DICE); None if the split has no such rows."""
     ordinary: Interactions | None = None
-    """A second validation part with the bias of the log; None unless asked for."""
+    """A second validation part with the bias of the log; None if the split was made without."""
     drawn: str = "unknown"
     """How the validation part was drawn: see `SplitManifest.drawn`."""
 
@@ -58,6 +58,12 @@ class SplitManifest:
         if self.carved:
             return f"carved, {self.carved}"
         return "given" if self.protocol == "as-given" else self.protocol
+
+    @property
+    def even(self) -> bool:
+        """Whether validation and test are drawn as if every item were shown equally often, as far as is known."""
+        drawn_evenly = (self.carved or self.protocol) in ("uniform", "intervened") or self.counts["intervened"] > 0
+        return drawn_evenly and self.settings.get("proportion", 1) == 1
 
 
 @dataclass(frozen=True, eq=False)

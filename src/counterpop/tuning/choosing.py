@@ -57,8 +57,8 @@ class Tuned(Recommender):
     grid: Grid
     ordinary: Grid | None
     """The same on the ordinary validation part, if there is one."""
-    settings: TuneSettings
-    drawn: str
+    settings: TuneSettings = field(default_factory=TuneSettings)
+    drawn: str = "unknown"
     """How the validation part was drawn."""
     points: Mapping[Which, Proof] = field(default_factory=dict)
     """What each point of the frontier would choose and is worth; empty if the model has no strengths."""
@@ -141,7 +141,10 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
         if how.point != "gain":
             strengths = (point.item_strength, point.user_strength) if point.proven else (0.0, 0.0)
         warnings = _warnings(grid, strengths, fit.plain[-1], measures[-1])
+    trial = None
     if run.refit is not None:
+        sides = directions.item, directions.user
+        trial = Recommender(*sides, *strengths, embeddings=run.model.embeddings, seen=known.train)
         directions = find_directions(run.refit, known.refit_train(), how.item_direction, how.user_direction)
     return Tuned(
         directions.item,
@@ -149,7 +152,8 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
         *strengths,
         embeddings=run.embeddings,
         seen=known.refit_train(),
-        refit=run.refit is not None,
+        refit=trial is not None,
+        trial=trial,
         grid=grid,
         ordinary=ordinary,
         settings=how,

@@ -109,7 +109,7 @@ class LightGCN(NativeTrainee):
 
         graph, layers, survive = self._graph, self._settings.layers, 1.0
         if len(self._kept):
-            survive = 1 - self._settings.edge_dropout  # what is kept makes up for what is not
+            survive = 1 - self._settings.edge_dropout  # kept edges are scaled up to make up for the dropped ones
         weights, even = graph.scale / np.float32(survive), np.full_like(graph.scale, 1 / (layers + 1))
         source, target = self._between, spare
 
