@@ -277,7 +277,7 @@ def test_adjusted_lists_find_the_true_taste_that_plain_ones_miss() -> None:
     world = make_world()
     split = split_uniform(world.log, ordinary=0, seed=1)
     run: Run = train(split.development, epochs=40)
-    best = tune(run, split.development)
+    best = tune(run, split.development, point="gain")
     vectors: Embeddings = run.embeddings
     found = []
     for adjustment in (best.with_strengths(0.0, 0.0), best):
