@@ -79,7 +79,7 @@ def evenly(test: cp.Interactions) -> cp.Interactions:
 
 def effect(plain: cp.Measures, adjusted: cp.Measures) -> str:
     p = compare(adjusted, plain)["recall"]["p_value"]
-    return f"{plain.recall:.3f} -> {adjusted.recall:.3f} ({'p < .001' if p < 0.001 else f'p = {p:.3f}'[:9]})"
+    return f"{plain.recall:.4f} -> {adjusted.recall:.4f} ({'p < .001' if p < 0.001 else f'p = {p:.3f}'[:9]})"
 
 
 def main() -> None:
