@@ -2,8 +2,8 @@
 
     python benchmarks/bench_audit.py [--users 40000] [--items 10000] [--pairs 2000000] [--page report.html]
 
-The page that the command writes is measured, and each that is named. The last part wants playwright and
-Debian's chromium.
+The page that the command writes is measured, and every page given by --page. That part needs playwright and Debian's
+chromium.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROUNDS = 5
 
 
 def write_data(folder: Path, users: int, items: int, pairs: int) -> None:
-    """A log in which popularity falls with the rank, and lists of 20 items drawn by it more steeply."""
+    """A log in which popularity falls with the rank, and lists of 20 items in which it falls more steeply."""
     draw = np.random.default_rng(0)
     weight = 1 / np.arange(1, items + 1)
     log = {"user": draw.integers(0, users, pairs), "item": draw.choice(items, pairs, p=weight / weight.sum())}
@@ -42,7 +42,7 @@ def write_data(folder: Path, users: int, items: int, pairs: int) -> None:
 
 
 def open_page(path: Path) -> None:
-    """Prints when a page was first seen, when it was loaded with its first screen drawn, and when all was."""
+    """Prints when a page was first visible, when it was loaded with its first screen drawn, and when all was drawn."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

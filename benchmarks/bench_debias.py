@@ -1,12 +1,12 @@
-"""Debiasing vectors of implicit's models, a catalogue of a million items, and a FAISS index, measured.
+"""Measures debiasing: vectors of implicit's models, a FAISS index, and a catalogue of a million items.
 
     python benchmarks/bench_debias.py [figures] [query] [faiss] [indexes] [million]
 
 figures   implicit's ALS and BPR (64 factors) on adressa and ml10m: test recall before and after. Strengths
           come from the log the model was trained on, and from the validation part; test is measured once.
-query     microseconds a vector, in batches of 1,000 at D 128.
-faiss     a flat index: whether transformed queries find what adjusted vectors do, and what a search costs.
-indexes   ALS on ml10m: what IVF and HNSW find of the exact top 100, plain and transformed.
+query     microseconds per vector, in batches of 1,000 at D 128.
+faiss     a flat index: whether transformed queries find what adjusted vectors find, and what a search costs.
+indexes   ALS on ml10m: how much of the exact top 100 IVF and HNSW find, for plain and transformed queries.
 million   `counterpop debias` on a million items of D 128, a hundred thousand users and ten million pairs.
 """
 
@@ -79,7 +79,7 @@ def query() -> None:
         fix.query(users)
         seconds.append(time.perf_counter() - start)
     micro = statistics.median(seconds) * 1e3
-    print(f"query: {micro:.3f} us a vector (median of 200 batches of 1,000, D 128)")
+    print(f"query: {micro:.3f} us per vector (median of 200 batches of 1,000, D 128)")
 
 
 def faiss_flat(n_items: int = 200_000, n_users: int = 1000, dim: int = 128) -> None:
@@ -98,7 +98,7 @@ def faiss_flat(n_items: int = 200_000, n_users: int = 1000, dim: int = 128) -> N
     scores, found = index.search(fix.query(users), 100)
     theirs_scores, theirs = adjusted.search(stored.user_vectors, 100)
     same = (np.sort(found) == np.sort(theirs)).all(axis=1)
-    # two items whose scores differ by less than float32 can tell may change places
+    # items whose scores differ by less than float32 resolves may swap places
     swapped = np.flatnonzero((found != theirs).any(axis=1))
     gap = max((float(np.abs(scores[n] - theirs_scores[n]).max()) for n in swapped), default=0.0)
     print(
@@ -120,7 +120,7 @@ def faiss_flat(n_items: int = 200_000, n_users: int = 1000, dim: int = 128) -> N
 
 
 def indexes() -> None:
-    """What approximate indexes find of the exact top 100, for plain and for transformed queries."""
+    """How much of the exact top 100 approximate indexes find, for plain and for transformed queries."""
     import faiss
 
     from counterpop.adapters.indexes import recall_of
@@ -152,9 +152,9 @@ def indexes() -> None:
 
 
 def million(n_items: int = 1_000_000, n_users: int = 100_000, n_pairs: int = 10_000_000) -> None:
-    """Pairs drawn by a popularity with a long tail, every item at least once; users sum their items.
+    """Pairs drawn by a popularity with a long tail, every item at least once; users sum their items' vectors.
 
-    To that each side adds popularity in a column of its own, as a model does that has learned it.
+    Each side also has a column for popularity, as in a model that has learned it.
     """
     draw = np.random.default_rng(0)
     chance = np.cumsum(1 / np.arange(10, n_items + 10) ** 0.8)
@@ -179,26 +179,9 @@ def million(n_items: int = 1_000_000, n_users: int = 100_000, n_pairs: int = 10_
             "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
         )
         start = time.perf_counter()
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                code,
-                "debias",
-                "--user-vectors",
-                f"{folder}/users.npy",
-                "--item-vectors",
-                f"{folder}/items.npy",
-                "--interactions",
-                f"{folder}/log.parquet",
-                "--out",
-                f"{folder}/fix",
-                "--json",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        vectors = ["--user-vectors", f"{folder}/users.npy", "--item-vectors", f"{folder}/items.npy"]
+        words = ["debias", *vectors, "--interactions", f"{folder}/log.parquet", "--out", f"{folder}/fix", "--json"]
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - start
         notes = done.stderr.strip().splitlines()
         if done.returncode:
@@ -207,7 +190,7 @@ def million(n_items: int = 1_000_000, n_users: int = 100_000, n_pairs: int = 10_
         effect = result["uniform"]
         before, after = (effect[side]["recall"] for side in ("plain", "adjusted"))
         print(
-            f"  {seconds:.0f} s, {int(notes[-1]) / 1e6:.1f} GB; sample of {result['sample']:,} users a side; "
+            f"  {seconds:.0f} s, {int(notes[-1]) / 1e6:.1f} GB; sample of {result['sample']:,} users per side; "
             f"recall {before:.4f} -> {after:.4f} at strengths {result['tried']}"
         )
         for note in notes[:-1]:
@@ -217,7 +200,7 @@ def million(n_items: int = 1_000_000, n_users: int = 100_000, n_pairs: int = 10_
 def main() -> None:
     jobs = {"figures": figures, "query": query, "faiss": faiss_flat, "indexes": indexes, "million": million}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("jobs", nargs="*", help=f"any of {', '.join(jobs)}; all without a name")
+    parser.add_argument("jobs", nargs="*", help=f"any of {', '.join(jobs)}; all of them by default")
     warnings.simplefilter("ignore")
     for name in parser.parse_args().jobs or jobs:
         jobs[name]()

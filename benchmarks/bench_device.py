@@ -1,8 +1,8 @@
-"""Seconds an epoch with torch on a device: MF and LightGCN, ledger on and off, and the floor of its memory.
+"""Seconds per epoch with torch on a device: MF and LightGCN, ledger on and off, and the floor set by its memory.
 
     python benchmarks/bench_device.py DATA/ml10m.npz [--device cuda] [--profile]
 
-Needs torch, NumPy and SciPy alone.
+Needs only torch, NumPy and SciPy.
 """
 
 import argparse
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from counterpop.training.device.trainees import begin
+from counterpop.training.backbones.contract import Start
+from counterpop.training.loop import begin
 from counterpop.training.settings import Settings
 from paper_data import read_split
 
@@ -23,13 +24,13 @@ def epoch_seconds(trainee: object, lr: float) -> float:
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        trainee.epoch(lr)  # its loss comes back to the host, so it has ended
+        trainee.epoch(lr)  # its loss is read by the host, so the epoch has ended
         times.append(time.perf_counter() - start)
     return min(times)
 
 
 def bandwidth(device: str) -> float:
-    """Bytes a second of copying 1 GiB, both ways counted."""
+    """Bytes per second when copying 1 GiB, counting reads and writes."""
     source = torch.ones(1 << 28, device=device)
     target = torch.empty_like(source)
     best = float("inf")
@@ -57,7 +58,7 @@ def main() -> None:
         seconds = {}
         for ledger in (True, False):
             settings = Settings(backbone=backbone, dim=dim, device=device, engine="torch", ledger=ledger, batch=batch)
-            trainee = begin(train, settings, None)
+            trainee = begin(Start(train, settings))
             trainee.epoch(settings.lr)
             seconds[ledger] = epoch_seconds(trainee, settings.lr)
             if ledger and arguments.profile:
@@ -65,7 +66,7 @@ def main() -> None:
                     trainee.epoch(settings.lr)
                 print(profile.key_averages().table(sort_by="cuda_time_total", row_limit=14, max_name_column_width=50))
         rows = 6 * 4 * dim * len(train)  # three rows read and written for each triple
-        if backbone == "lightgcn":  # each step: two layers there and back, each edge a row in both directions
+        if backbone == "lightgcn":  # in each step and layer, forward and backward: a row for each edge, both ways
             rows += settings.steps(len(train)) * 2 * settings.layers * 2 * len(train) * 4 * dim
         print(
             f"{backbone} D {dim} batch {batch}: {seconds[True]:.4f} s an epoch, ledger on / off "

@@ -1,9 +1,9 @@
-"""Seconds an epoch of LightGCN on the CPU (D 64, 2 layers, ledger on and off) beside RecBole's, in one run.
+"""Seconds per epoch of our LightGCN (CPU, D 64, 2 layers, ledger on and off) and of RecBole's, in one run.
 
     python benchmarks/bench_lightgcn.py [--data ml10m] [--rounds 5] [--no-recbole]
 
-RecBole 1.2.1 is timed over some batches of 2,048, its own default, and an epoch is reckoned from them (whole
-epochs take minutes); it is installed as tests/recbole.txt says. implicit's BPR is timed beside them.
+RecBole 1.2.1 is timed over some batches of 2,048, its own default, and the time of an epoch is extrapolated from them
+(whole epochs take minutes); tests/recbole.txt says how to install it. implicit's BPR is timed as well.
 """
 
 import argparse
@@ -19,28 +19,29 @@ from scipy.sparse import dok_matrix
 import counterpop as cp
 from bench_training import peer_seconds
 from counterpop.kernels.threads import core_count
-from counterpop.training.lightgcn import LightGCN
-from counterpop.training.settings import Settings
+from counterpop.training.backbones.contract import Start, Trainable
+from counterpop.training.loop import begin
 from paper_data import load_split
 
 DIM, LAYERS, PEER_BATCH, PEER_BATCHES = 64, 2, 2048, 24
+OURS = {"backbone": "lightgcn", "dim": DIM, "layers": LAYERS}
 
 
-def our_model(train: cp.Interactions, ledger: bool) -> LightGCN:
-    """A model in training, its kernels compiled."""
-    model = LightGCN(train, Settings(backbone="lightgcn", dim=DIM, layers=LAYERS, ledger=ledger))
+def our_model(train: cp.Interactions, ledger: bool) -> Trainable:
+    """A model in training, with its kernels compiled."""
+    model = begin(Start(train, cp.Settings(**OURS, ledger=ledger)))
     model.epoch(0.01)
     return model
 
 
-def seconds_of(model: LightGCN) -> float:
+def seconds_of(model: Trainable) -> float:
     start = time.perf_counter()
     model.epoch(0.01)
     return time.perf_counter() - start
 
 
 def recbole_seconds(train: cp.Interactions) -> float:
-    """An epoch of RecBole's LightGCN, reckoned from the median of some batches."""
+    """The seconds of an epoch of RecBole's LightGCN, extrapolated from the median of some batches."""
     for old, new in (("float_", "float64"), ("complex_", "complex128"), ("unicode_", "str_")):
         if not hasattr(np, old):  # RecBole 1.2.1 uses names that NumPy 2 has dropped
             setattr(np, old, getattr(np, new))
@@ -99,7 +100,7 @@ def main() -> None:
         ours.append(seconds_of(with_ledger))
         bare.append(seconds_of(without))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    steps = with_ledger._settings.steps(len(train))
+    steps = cp.Settings(**OURS).steps(len(train))
     size = f"{len(train):,} pairs, D {DIM}, {LAYERS} layers, {steps} steps"
     print(f"{arguments.data}: {size}, {core_count()} threads")
     for label, figure in (("best", min), ("median", statistics.median)):

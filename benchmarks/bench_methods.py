@@ -1,11 +1,11 @@
-"""Seconds an epoch of every method over those of plain training, on one engine and device, in one run.
+"""Seconds per epoch of every method divided by those of plain training, on one engine and device, in one run.
 
     python benchmarks/bench_methods.py [--data ml10m] [--backbones mf lightgcn] [--rounds 5]
-    python benchmarks/bench_methods.py --device cuda --rounds 50          # needs torch, NumPy and SciPy alone
+    python benchmarks/bench_methods.py --device cuda --rounds 50          # needs only torch, NumPy and SciPy
 
-All methods draw one negative for each positive, so that an epoch has the same number of triples. Rounds go
-from method to method, epoch by epoch, so that a noisy machine is noisy for all. The last line is the memory
-that the whole run took at most.
+All methods draw one negative for each positive, so an epoch has the same number of triples for all. Rounds alternate
+between the methods, epoch by epoch, so that a noisy machine affects them equally. The last line is the peak memory of
+the whole run.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LR = 0.01
 
 
 def compiled(known: cp.Development, name: str, backbone: str, device: str, dim: int) -> Trainable:
-    """A model in training, its kernels compiled."""
+    """A model in training, with its kernels compiled."""
     method = METHODS[name]
     given = {"loss": "bce"} if name == "plain, BCE" else {}
     settings = cp.Settings(method=method, backbone=backbone, device=device, dim=dim, **given)
@@ -62,18 +62,18 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for name, model in models.items():
                 start = time.perf_counter()
-                model.epoch(LR)  # its loss comes back to the host, so a GPU has ended it
+                model.epoch(LR)  # its loss is read by the host, so the epoch has ended on a GPU too
                 seconds[name].append(time.perf_counter() - start)
         on = "cuda" if device == "cuda" else f"{core_count()} threads"
         print(f"{arguments.data}, {backbone}, D {dim}, {on}")
         first = seconds[names[0]]
         for name, values in seconds.items():
             paper = PAPER.get(name.split(",")[0])
-            beside = f"   paper {paper[backbone == 'lightgcn']}" if paper else ""
+            published = f"   paper {paper[backbone == 'lightgcn']}" if paper else ""
             ratios = min(values) / min(first), statistics.median(values) / statistics.median(first)
             print(
                 f"  {name:12} best {min(values):.5f} s  ratio of best {ratios[0]:.2f}, of medians "
-                f"{ratios[1]:.2f}{beside}",
+                f"{ratios[1]:.2f}{published}",
                 flush=True,
             )
     print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")

@@ -1,9 +1,9 @@
-"""Seconds to evaluate and to search the whole grid of strengths, beside implicit's `recommend`, in one run.
+"""Seconds to evaluate and to search the whole grid of strengths, and of implicit's `recommend`, in one run.
 
     python benchmarks/bench_ranking.py [--data ml10m] [--dim 64] [--rounds 5]
 
-"one evaluation" ranks the users and takes every metric, without the bootstrap of the intervals, which is
-shown apart; implicit only ranks.
+"one evaluation" ranks the users and computes every metric, without the bootstrap intervals, which are timed separately;
+implicit only ranks.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main() -> None:
     start = time.perf_counter()
     left @ right
     rate = 2 * 2048**3 / (time.perf_counter() - start)
-    print(f"floor of the matrix product alone, test users: {flops / rate:.3f} s at {rate / 1e9:.0f} Gflop/s")
+    print(f"floor set by the matrix product, test users: {flops / rate:.3f} s at {rate / 1e9:.0f} Gflop/s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Reads a large log with pandas and with counterpop, each in a fresh process, and prints seconds and memory.
 
-pandas: read, factorize both columns, drop repeated pairs. counterpop: `read_interactions`, whose result is
-also sorted and whose positions do not depend on the order of rows. Imports are not counted.
+pandas: read, factorize both columns, drop repeated pairs. counterpop: `read_interactions`, which also sorts, and whose
+positions do not depend on the order of the rows. Imports are not counted.
 
     python benchmarks/bench_reading.py --rows 20000000 --format parquet --ids int
 """
@@ -47,7 +47,7 @@ pairs = len(pd.DataFrame({"user": users, "item": items}).drop_duplicates())
 
 
 def write_log(path: Path, rows: int, ids: str, in_order: bool) -> None:
-    """A log with skewed items: integers, or strings as shops use them."""
+    """A log with skewed item popularity; ids are integers, or strings such as shops use."""
     rng = np.random.default_rng(0)
     users = rng.integers(0, USERS, rows)
     items = (ITEMS * rng.random(rows) ** 2).astype(np.int64)
@@ -68,13 +68,13 @@ def main() -> None:
     parser.add_argument("--format", choices=["parquet", "csv"], default="parquet")
     parser.add_argument("--ids", choices=["int", "str"], default="int")
     parser.add_argument("--sorted", action="store_true", help="a log that is already in order")
-    parser.add_argument("--repeats", type=int, default=3, help="the best of these counts")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each; the best counts")
     options = parser.parse_args()
     best: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"log.{options.format}"
         write_log(path, options.rows, options.ids, options.sorted)
-        for _ in range(options.repeats):  # in turns, so that a busy spell of the machine hits both
+        for _ in range(options.repeats):  # alternating, so that a busy machine affects both
             for name, program in PROGRAMS.items():
                 command = [sys.executable, "-c", program, str(path)]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE)

@@ -1,11 +1,11 @@
-"""The server under load: two clients on loopback, one request after the other, then batches of 256.
+"""The server under load: two clients on loopback, one request after another, then batches of 256.
 
-Then the sliders of its page in Chromium, where playwright and Debian's chromium are installed.
+Then the sliders of its page in Chromium, if playwright and Debian's chromium are installed.
 
     python benchmarks/bench_serving.py [RUN] [--seconds 60]
 
-Prints requests a second, p50 and p99, errors, and the server's memory before and after. Without a RUN, one is
-trained on ml10m first. Server and clients share the machine; everything stops by itself.
+Prints requests per second, p50 and p99, errors, and the server's memory before and after. Without a RUN, one is trained
+on ml10m first. Server and clients share the machine.
 """
 
 import argparse
@@ -42,7 +42,7 @@ BATCH = 256
 
 
 def exchange(connection: socket.socket, request: bytes) -> tuple[int, bytes]:
-    """Status and body of one request on a connection that stays open."""
+    """Status and body of a request on a connection that is kept open."""
     connection.sendall(request)
     data = connection.recv(1 << 16)
     while (end := data.find(b"\r\n\r\n")) < 0:
@@ -66,7 +66,7 @@ def post(users: list[int], k: int = 20) -> bytes:
 
 
 def client(port: int, users: int, batch: int, seconds: float, seed: int, results: "multiprocessing.Queue") -> None:  # type: ignore[type-arg]
-    """Asks for random users until the time is over; puts the seconds of each request, and the errors."""
+    """Asks for random users until the time is up; puts the seconds of each request, and the errors."""
     draw = random.Random(seed)
     taken, errors = [], 0
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -80,7 +80,7 @@ def client(port: int, users: int, batch: int, seconds: float, seed: int, results
 
 
 def load(port: int, users: int, batch: int, seconds: float) -> tuple[float, list[float], int]:
-    """Users answered a second, the seconds of all requests in rising order, and the errors."""
+    """Users answered per second, the sorted seconds of all requests, and the errors."""
     results = multiprocessing.Queue()  # type: ignore[var-annotated]
     clients = [
         multiprocessing.Process(target=client, args=(port, users, batch, seconds, seed, results))
@@ -96,13 +96,13 @@ def load(port: int, users: int, batch: int, seconds: float) -> tuple[float, list
 
 
 def memory(pid: int) -> float:
-    """Megabytes that a process holds in memory."""
+    """Resident memory of a process in megabytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
 def move_sliders(base: str) -> None:
-    """Prints how long a move takes: until the figures stand, and until the user's lists do."""
+    """Prints how long a move takes until the figures are shown, and until the user's lists are."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright
@@ -151,7 +151,7 @@ def main() -> None:
             with urllib.request.urlopen(f"{base}/readyz") as answer:
                 users = json.load(answer)["users"]
             start = time.perf_counter()
-            while urllib.request.urlopen(f"{base}/measures").status == 202:  # as it is some seconds after a start
+            while urllib.request.urlopen(f"{base}/measures").status == 202:  # which takes some seconds after a start
                 time.sleep(0.2)
             print(f"sliders measured {time.perf_counter() - start:.1f} s after the start")
             load(port, users, 1, 2.0)

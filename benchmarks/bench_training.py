@@ -1,9 +1,9 @@
-"""Seconds an epoch: our MF (users normalised, ledger on and off) beside implicit's BPR, in one run.
+"""Seconds per epoch of our MF (users normalised, ledger on and off) and of implicit's BPR, in one run.
 
     python benchmarks/bench_training.py [--data ml10m] [--rounds 7]
 
-Rounds alternate between the candidates, ours epoch by epoch, so that a noisy machine is noisy for all.
-implicit counts one factor for its bias, so it gets one less.
+Rounds alternate between the candidates, ours epoch by epoch, so that a noisy machine affects them equally. implicit
+uses one more factor for its bias, so it gets one less.
 """
 
 import argparse
@@ -17,21 +17,21 @@ from scipy.sparse import csr_matrix
 
 import counterpop as cp
 from counterpop.kernels.threads import core_count
-from counterpop.training.mf import MatrixFactorisation
-from counterpop.training.settings import Settings
+from counterpop.training.backbones.contract import Start, Trainable
+from counterpop.training.loop import begin
 from paper_data import load_split
 
 EPOCHS = 8  # of each in a round
 
 
-def our_model(train: cp.Interactions, dim: int, ledger: bool) -> MatrixFactorisation:
-    """A model in training, its kernels compiled."""
-    model = MatrixFactorisation(train, Settings(dim=dim, method="gradient", ledger=ledger))
+def our_model(train: cp.Interactions, dim: int, ledger: bool) -> Trainable:
+    """A model in training, with its kernels compiled."""
+    model = begin(Start(train, cp.Settings(dim=dim, ledger=ledger)))
     model.epoch(0.05)
     return model
 
 
-def seconds_of(model: MatrixFactorisation) -> float:
+def seconds_of(model: Trainable) -> float:
     """The time of one epoch."""
     start = time.perf_counter()
     model.epoch(0.05)
@@ -39,7 +39,7 @@ def seconds_of(model: MatrixFactorisation) -> float:
 
 
 def peer_seconds(train: cp.Interactions, dim: int) -> list[float]:
-    """The times of implicit's epochs, its set-up not counted."""
+    """The times of implicit's epochs, without its set-up."""
     shape = (train.n_users, train.n_items)
     matrix = csr_matrix((np.ones(len(train), np.float32), (train.user_ix, train.item_ix)), shape=shape)
     stamps: list[float] = []
@@ -64,7 +64,7 @@ def main() -> None:
         ours, bare, theirs = seconds.values()
         for _ in range(arguments.rounds):
             theirs += peer_seconds(train, dim)
-            time.sleep(0.5)  # the peer's threads spin for a while after their work
+            time.sleep(0.5)  # implicit's threads spin for a while after their work
             for _ in range(EPOCHS):
                 ours.append(seconds_of(with_ledger))
                 bare.append(seconds_of(without))
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def memory_bandwidth() -> float:
-    """Bytes a second of copying 256 MiB, both ways counted, best of five."""
+    """Bytes per second when copying 256 MiB, counting reads and writes, best of five."""
     source = np.ones(1 << 25)
     target = np.empty_like(source)
     times = []

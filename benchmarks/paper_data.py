@@ -1,4 +1,4 @@
-"""Where the benchmarks find the paper's data sets: COUNTERPOP_DATA, or ../shared/data beside the checkout."""
+"""The paper's data sets for the benchmarks: in COUNTERPOP_DATA, or in ../shared/data next to the checkout."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import counterpop as cp
 
 
 def data_folder() -> Path:
-    """The folder with ml10m.npz and the others; ends the program with a sentence where it is missing."""
+    """The folder with ml10m.npz and the others; ends the program with a message if it is missing."""
     folder = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not (folder / "ml10m.npz").exists():
         sys.exit(f"no data at {folder}: set COUNTERPOP_DATA to the folder that holds ml10m.npz")
@@ -25,9 +25,9 @@ def load_split(name: str) -> cp.Split:
 
 
 def read_split(path: Path) -> cp.Split:
-    """The split in one file; needs no polars, which a machine with a GPU may lack."""
+    """The split in a file, read without polars, which a machine with a GPU may lack."""
     with np.load(path, allow_pickle=False) as archive:
         user, item, part = archive["user"], archive["item"], archive["split"]
     order = np.lexsort((item, user))
     ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
-    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]))
+    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]), ordinary=0.0)

@@ -31,7 +31,7 @@ from counterpop.paper.plan import Plan
 from counterpop.paper.proportion import make_proportion
 from counterpop.paper.published import BACKBONES, DATASETS, METHODS
 from counterpop.paper.results import Item
-from counterpop.paper.runs import Bench, K, Tools
+from counterpop.paper.runs import Bench, Tools
 from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.measuring import search_on_device
 
@@ -68,19 +68,19 @@ def tools_on(device: str) -> Tools:
         both = item_strengths, user_strengths
         return search_on_device((users, items), (popular, conform), train, held, k=k, strengths=both)
 
-    def tune(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Grid]:
+    def tune(run: cp.Run, known: cp.Development, k: int) -> cp.Tuned:
         dials = run.model.dials or cp.Dials()
         directions = cp.find_directions(run.model, known.train)
-        over = {"k": K, "item_strengths": dials.item_strengths, "user_strengths": dials.user_strengths}
+        over = {"k": k, "item_strengths": dials.item_strengths, "user_strengths": dials.user_strengths}
         grid = search(run.model.embeddings, directions, known.train, known.valid, **over)
         if run.refit is not None:
             directions = cp.find_directions(run.refit, known.refit_train())
         strengths = cp.choose_strengths(grid)
         model = {"embeddings": run.embeddings, "seen": known.refit_train(), "refit": run.refit is not None}
-        return cp.Recommender(directions.item, directions.user, *strengths, **model), grid
+        return cp.Tuned(directions.item, directions.user, *strengths, **model, grid=grid, ordinary=None)
 
-    def lists(adjustment: cp.Recommender, users: np.ndarray, seen: cp.Interactions, k: int) -> np.ndarray:
-        vectors = adjustment.embeddings
+    def lists(adjustment: cp.Recommender, users: np.ndarray, k: int) -> np.ndarray:
+        vectors, seen = adjustment.embeddings, adjustment.seen
         items = torch.from_numpy(vectors.item_vectors).to(device)
         found = np.empty((len(users), min(k, len(items))), dtype=np.int32)
         for start in range(0, len(users), ROWS):
@@ -100,7 +100,7 @@ def tools_on(device: str) -> Tools:
         train = known.refit_train() if adjustment.refit else known.train
         users = np.flatnonzero(split.test.user_counts).astype(np.int32)
         plain, adjusted = (
-            measure(lists(one, users, train, k), users, train, split.test, resamples=resamples)
+            measure(lists(one, users, k), users, train, split.test, resamples=resamples)
             for one in (adjustment.with_strengths(0.0, 0.0), adjustment)
         )
         strengths = adjustment.item_strength, adjustment.user_strength

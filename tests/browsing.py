@@ -1,4 +1,4 @@
-"""The browser that tests of pages drive; where it is missing, they are skipped and say why."""
+"""The browser for the tests of pages; without it they are skipped, with the reason."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def why_not(case: Case) -> str | None:
 
 @cache
 def split() -> cp.Split:
-    return cp.split_intervened(cp.make_world(300, 150, mean_activity=20).log)
+    return cp.split_intervened(cp.make_world(300, 150, mean_activity=20).log, ordinary=0.0)
 
 
 @cache

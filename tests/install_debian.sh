@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that the tests drive (debian.txt beside this file), where apt and root allow it.
-# Elsewhere the tests that need one of them skip and say which.
+# Installs the Debian packages that the tests use (listed in debian.txt) if apt and root allow it. Otherwise the tests
+# that need one of them are skipped, with the reason.
 set -eu
 missing=
 for package in $(cat "$(dirname "$0")/debian.txt"); do

@@ -30,9 +30,11 @@ def write_datasets(folder: Path, names: tuple[str, ...] = ("ml10m", "adressa")) 
     for n, name in enumerate(names):
         log = cp.make_world(150, 60, mean_activity=14, seed=n).log
         if name in ("ml10m", "netflix"):
-            write_dataset(folder / f"{name}.npz", cp.split_intervened(log, seed=n), valid=True)
+            write_dataset(folder / f"{name}.npz", cp.split_intervened(log, seed=n, ordinary=0), valid=True)
         else:
-            write_dataset(folder / f"{name}.npz", cp.split_uniform(log, test=2, valid=2, seed=n), valid=False)
+            write_dataset(
+                folder / f"{name}.npz", cp.split_uniform(log, test=2, valid=2, seed=n, ordinary=0), valid=False
+            )
     return folder
 
 

@@ -16,10 +16,10 @@ import uvicorn
 
 import counterpop as cp
 from counterpop.serving.app import create_app
-from counterpop.serving.folders import source_of
 from counterpop.serving.guard import Guard
 from counterpop.serving.model import ServedModel
 from counterpop.serving.server import listen
+from counterpop.serving.watching import source_of
 
 USERS, ITEMS = 300, 150
 

@@ -126,7 +126,7 @@ def test_a_user_is_found_and_the_lists_explain_themselves(browser: Any, served: 
             got = lines.evaluate_all("lines => lines.map((line) => line.dataset.item)")
             assert got == [model.vectors.item_ids[row.item] for row in rows]
             for row, why in zip(rows, lines.locator(".why").all_inner_texts(), strict=True):
-                taken = row.popular + row.conformity
+                taken = row.popular_part + row.conformity_part
                 popularity = f"{'−' if taken < 0 else '+'} popularity {abs(taken):.2f}"
                 parts = f"{row.plain_score:.2f} = taste {row.adjusted_score:.2f}".replace("-", "−")
                 assert why.endswith(f"{parts} {popularity}")

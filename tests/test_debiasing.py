@@ -24,7 +24,7 @@ def taste_world() -> World:
 
 @pytest.fixture(scope="module")
 def split(taste_world: World) -> cp.Split:
-    return cp.split_uniform(taste_world.log, test=5, valid=5, seed=0)
+    return cp.split_uniform(taste_world.log, test=5, valid=5, ordinary=0, seed=0)
 
 
 def planted(world: World, amount: float) -> tuple[np.ndarray, np.ndarray]:

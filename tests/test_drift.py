@@ -25,7 +25,7 @@ def world() -> cp.World:
 
 @pytest.fixture(scope="module")
 def split(world: cp.World) -> cp.Split:
-    return cp.split_uniform(world.log, test=5, valid=5, seed=0)
+    return cp.split_uniform(world.log, test=5, valid=5, ordinary=0, seed=0)
 
 
 def planted(world: cp.World, column: int = -1) -> tuple[np.ndarray, np.ndarray]:

@@ -343,9 +343,9 @@ def test_an_encoder_must_return_vectors_of_users_and_items(split: Split) -> None
     [
         ({"backbone": "lightgcn", "layers": 5}, "lightgcn has 1 to 4 layers, got 5"),
         ({"backbone": "lightgcn", "layers": 0}, "lightgcn has 1 to 4 layers, got 0"),
-        ({"layers": 2}, "mf has 0 to 0 layers, got 2"),
-        ({"edge_dropout": 0.1}, "edge_dropout is a share below 1, for lightgcn only"),
-        ({"backbone": "lightgcn", "edge_dropout": 1.0}, "edge_dropout is a share below 1"),
+        ({"layers": 2}, "mf has no layers, got 2"),
+        ({"edge_dropout": 0.1}, "edge_dropout must be 0, because mf has no graph"),
+        ({"backbone": "lightgcn", "edge_dropout": 1.0}, "edge_dropout must be a share below 1"),
         ({"device": "cuda", "engine": "native"}, "the native engine runs on the CPU only"),
         ({"device": "tpu"}, "device must be one of cpu, cuda, got 'tpu'"),
         ({"batch": 0}, "batch must be a whole number of at least 1"),

@@ -14,8 +14,8 @@ from builders import make_log, vectors_for
 from counterpop.adjustment import adjust
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, Measures, compare, evaluate, measure, measure_model
-from counterpop.interactions import head
+from counterpop.evaluation import PER_USER, Measures, compare, evaluate, measure, measure_model, relative_change
+from counterpop.interactions import Interactions, head
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.splits import Split
@@ -226,16 +226,19 @@ def test_evaluation_measures_plain_and_adjusted_on_the_same_users(adjustment: Re
         assert (found.k, found.on, found.item_strength, found.user_strength) == (7, on, 0.6, 1.4)
 
 
-def test_after_a_refit_validation_items_are_left_out_as_well(adjustment: Recommender, split: Split) -> None:
-    again = dataclasses.replace(adjustment, refit=True)
-    first, second = (evaluate(a, split, k=30, resamples=0).plain for a in (adjustment, again))
-    assert second.average_popularity != first.average_popularity
-    assert second.recall >= first.recall  # fewer items compete
-    leaving_both_out = dataclasses.replace(adjustment.with_strengths(0, 0), seen=split.development.refit_train())
-    expected = measure_model(leaving_both_out, split.test, 30, resamples=0)
-    assert second.to_json() == expected.to_json()
-    with pytest.raises(InputError, match="trained on the validation part as well; evaluate it on test"):
+def test_with_or_without_a_refit_lists_on_test_leave_out_all_that_is_known(
+    adjustment: Recommender, split: Split
+) -> None:
+    known = dataclasses.replace(adjustment, seen=split.development.refit_train())
+    again = dataclasses.replace(known, refit=True)
+    first, second = (evaluate(a, split, k=30, resamples=0).plain for a in (known, again))
+    assert second.recall == first.recall == measure_model(known.with_strengths(0, 0), split.test, 30).recall
+    assert second.recall > evaluate(adjustment, split, k=30, resamples=0).plain.recall  # fewer items compete
+    assert second.average_popularity > first.average_popularity  # counted in what the model was trained on
+    with pytest.raises(InputError, match="trained on the valid pairs and has no `trial`; evaluate it on test"):
         evaluate(again, split, on="valid")
+    with pytest.raises(InputError, match=f"leave out, but {len(split.test)} of {len(split.test)} are"):
+        evaluate(dataclasses.replace(adjustment, seen=split.test), split)
 
 
 def test_json_has_the_documented_keys(adjustment: Recommender, split: Split) -> None:
@@ -257,6 +260,61 @@ def test_the_tail_is_that_of_the_train_part(adjustment: Recommender, split: Spli
     assert found.tail_share == pytest.approx(found.exposure[tail].sum() / found.exposure.sum())
 
 
+def by_hand(model: Recommender, train: Interactions, held: Interactions, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Recall of every user with a held-out pair, plain and adjusted, with nothing of the package but the vectors."""
+    P, Q = (v.astype(np.float64) for v in (model.embeddings.user_vectors, model.embeddings.item_vectors))
+    p, q = (d.astype(np.float64) for d in (model.user_direction, model.item_direction))
+    found = []
+    for a, b in ((0.0, 0.0), (model.item_strength, model.user_strength)):
+        scores = (P - b * np.outer(P @ p, p)) @ (Q - a * np.outer(Q @ q, q)).T
+        scores[train.user_ix, train.item_ix] = -np.inf
+        best = np.argsort(-scores, axis=1)[:, :k]
+        found.append(
+            np.array([np.isin(held.item_ix[held.user_ix == u], best[u]).mean() for u in np.unique(held.user_ix)])
+        )
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_gain_and_price_against_plain_numpy(adjustment: Recommender, split: Split, refit: bool) -> None:
+    known = split.development
+    model = first = dataclasses.replace(adjustment, seen=known.refit_train())
+    if refit:  # the refit model knows the ordinary pairs, so another one is measured on them
+        again = vectors_for(split.train, seed=1)
+        model = dataclasses.replace(model, embeddings=again, refit=True, trial=first.with_strengths(0.1, 0.1))
+    found = evaluate(model, split, k=10)
+    plain, adjusted = by_hand(model, known.refit_train(), split.test, 10)
+    assert (found.plain.recall, found.adjusted.recall) == pytest.approx((plain.mean(), adjusted.mean()))
+    assert found.gain["change"] == pytest.approx(adjusted.mean() / plain.mean() - 1)
+    assert found.even and not found.before_refit
+    ordinary = found.ordinary
+    plain, adjusted = by_hand(first, known.train, known.ordinary, 10)  # at the strengths of the model, not the trial's
+    assert (ordinary.plain.recall, ordinary.adjusted.recall) == pytest.approx((plain.mean(), adjusted.mean()))
+    assert np.array_equal(ordinary.plain.users, np.unique(known.ordinary.user_ix))
+    assert found.price["change"] == pytest.approx(adjusted.mean() / plain.mean() - 1) and plain.mean() > 0
+    assert ordinary.before_refit == refit and not ordinary.even and ordinary.ordinary is None
+    # the interval of a ratio of means: the delta method
+    part = (adjusted - adjusted.mean() / plain.mean() * plain) / plain.mean()
+    error = 1.96 * part.std() / math.sqrt(len(part))
+    assert (found.price["high"] - found.price["low"]) / 2 == pytest.approx(error, rel=0.15)
+    printed = json.loads(json.dumps(found.to_json()))
+    assert printed["price"] == found.price and printed["ordinary"]["before_refit"] == refit
+    for side in ("plain", "adjusted"):
+        assert printed["ordinary"][side].keys() == printed[side].keys()
+    assert evaluate(model, split, "valid", 10).price == found.price  # one price for one model
+
+
+def test_without_ordinary_pairs_there_is_no_price(adjustment: Recommender, split: Split) -> None:
+    without = dataclasses.replace(split, development=dataclasses.replace(split.development, ordinary=None))
+    found = evaluate(adjustment, without, resamples=0)
+    assert found.ordinary is found.price is found.to_json()["price"] is None
+    # a refit model that came without the one before it was trained on them
+    unknown = evaluate(dataclasses.replace(adjustment, refit=True), split, resamples=0)
+    assert unknown.ordinary is None
+    nothing = measures_of(np.zeros(4))
+    assert relative_change(measures_of(np.ones(4)), nothing) is None
+
+
 def test_wrong_requests_are_rejected(adjustment: Recommender, split: Split) -> None:
-    with pytest.raises(InputError, match="on must be 'valid' or 'test', got 'train'"):
+    with pytest.raises(InputError, match="on must be 'test' or 'valid' or 'ordinary' for this split, got 'train'"):
         evaluate(adjustment, split, on="train")

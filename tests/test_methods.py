@@ -20,10 +20,10 @@ from counterpop.training.backbones.contract import Backbone, Start
 from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.device.sampling import DeviceSampler
 from counterpop.training.loop import begin
-from counterpop.training.methods import DICE, IPS, MACR, METHODS, CausE, Contrast, Method, make_method
+from counterpop.training.methods import DICE, IPS, MACR, METHODS, CausE, Contrast, Method, Plain, make_method
 from counterpop.training.methods.dice.native import distance_correlation
 from counterpop.training.methods.dice.torch import distance_correlation as torch_correlation
-from counterpop.training.methods.macr.native import BRANCH_EVERY, BRANCH_RATE
+from counterpop.training.methods.macr.native import BRANCH_EVERY, BRANCH_RATE, sigmoid
 from counterpop.training.methods.plain.native import walk
 from counterpop.training.native import Objective, Tables
 from counterpop.training.sampling import TripleSampler
@@ -288,6 +288,13 @@ def test_the_variants_of_ips() -> None:
     assert np.isfinite(IPS().weights(np.array([3, 0]))).all()
 
 
+def test_macr_has_a_fast_sigmoid() -> None:
+    x = np.concatenate([np.linspace(-40, 40, 200_001), np.linspace(-1e-3, 1e-3, 101)]).astype(np.float32)
+    found = np.array([sigmoid(value) for value in x])
+    assert np.abs(found - 1 / (1 + np.exp(-x.astype(np.float64)))).max() < 3e-7
+    assert found.min() >= 0 and found.max() <= 1
+
+
 def test_macr_vectors_rank_by_its_formula(split: Split) -> None:
     """(s - c) z_u z_i, whatever c: the strength is c over the mean best score."""
     trainee = MatrixFactorisation(Start(split.train, Settings(method="macr", dim=8, initial_scale=0.6, threads=1)))
@@ -421,3 +428,48 @@ def test_a_method_without_mathematics_for_the_engine_is_refused(split: Split) ->
         train(split, method=Nothing())
     with pytest.raises(InputError, match="backbone bare has no engine torch"):
         Backbone("bare", "bare", {}).begin(Start(split.train, Settings(engine="torch")))
+
+
+def test_a_new_loss_replaces_what_a_built_in_method_has_for_every_engine(split: Split) -> None:
+    @dataclass(frozen=True)
+    class Other(Plain):
+        name: ClassVar[str] = "other"
+        loss_of = Hinge.loss_of
+        margin: float = 0.5
+
+    @dataclass(frozen=True)
+    class Same(Plain):
+        name: ClassVar[str] = "same"
+
+    assert Settings(method=Other()).engine == "torch" and Settings(method=Same()).engine == "native"
+    same = {"dim": 4, "epochs": 1, "lr": 0.2, "reg": 0.0, "initial_scale": 0.1}
+    own, hinge = (train(split, method=method, **same) for method in (Other(), Hinge(0.5)))
+    assert own.history[0]["loss"] == hinge.history[0]["loss"]
+    with pytest.raises(InputError, match="other has no mathematics for engine native"):
+        train(split, method=Other(), engine="native")
+
+
+def test_mistakes_in_a_method_of_ones_own_are_named(split: Split) -> None:
+    class Mean(Hinge):
+        def loss_of(self, *rows: torch.Tensor) -> torch.Tensor:
+            return super().loss_of(*rows).mean()
+
+    class Recorded(Hinge):
+        keeps_ledger: ClassVar[bool] = True
+
+    class Contrasted(Hinge):
+        def negatives(self, epoch: int) -> Contrast:
+            return Contrast(1.0, 2.0)
+
+    class Nameless(Method):
+        pass
+
+    for backbone in ("mf", "lightgcn"):
+        with pytest.raises(InputError, match=r"loss_of of hinge must return one number for each of the .* got shape"):
+            train(split, method=Mean(), backbone=backbone, epochs=1)
+    with pytest.raises(InputError, match="hinge supports neither normalised users nor a ledger"):
+        train(split, method=Recorded(), epochs=1)
+    with pytest.raises(InputError, match="hinge draws its negatives by its own rule"):
+        train(split, method=Contrasted(), negative_power=1.0, epochs=1)
+    with pytest.raises(InputError, match=r"a method needs a name.*Nameless has none"):
+        Nameless()

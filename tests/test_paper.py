@@ -242,8 +242,8 @@ def test_the_choice_looks_only_at_validation(data: Path, tmp_path: Path, monkeyp
     assert choice.settings["loss"] == max(recalls, key=lambda loss: recalls[loss])
 
 
-def test_the_plan_asks_the_methods_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {method.name for method in cp.METHODS} <= set(published.METHODS), "a method without a row in the tables"
+def test_the_plan_asks_the_methods_what_to_try() -> None:
+    assert set(published.METHODS) <= {method.name for method in cp.METHODS}, "a row of the tables without a method"
     with pytest.raises(cp.InputError, match="left out by --backbone"):
         Plan(backbones=("lightgcn",)).check("mf", "plain")
     Plan().check("mf", "plain")
@@ -255,9 +255,8 @@ def test_the_plan_asks_the_methods_what_to_try(monkeypatch: pytest.MonkeyPatch) 
     wide = Plan(wide=True).candidates("lightgcn", "gradient")
     assert len(wide) == 12
     assert {one["lr"] for one in wide} == {0.02, 0.005}
-    monkeypatch.setattr(cp, "METHODS", (cp.Plain,))
-    with pytest.raises(cp.InputError, match="no method dice"):
-        Plan().check("mf", "dice")
+    with pytest.raises(cp.InputError, match="no method other"):
+        Plan().check("mf", "other")
 
 
 def test_seeds_and_devices_are_those_that_were_asked_for() -> None:

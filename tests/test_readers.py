@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterpop.errors import InputError
+from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions
 from counterpop.readers import Recommendations, read_interactions, read_names, read_recommendations
 from counterpop.readers.ids import BLOCK, find_hashes
@@ -71,7 +71,7 @@ def as_parquet(folder: Path) -> Any:
 
 def as_inter(folder: Path) -> Any:
     rows = "".join(f'{u}\t{i}\t3.5\t"odd\n' for u, i in zip(USERS, ITEMS, strict=True))
-    return write(folder, "log.inter", "user_id:token\titem_id:token\trating:float\tnote:token\n" + rows)
+    return write(folder, "log.inter", "user_id:token\titem_id:token\tweight:float\tnote:token\n" + rows)
 
 
 def as_npz(folder: Path) -> Any:
@@ -220,7 +220,141 @@ def test_low_ratings_are_dropped_before_ids_are_counted() -> None:
     log = read_interactions(table(stars=[5.0, 1.0, 4.5, 2.0, 4.0]), rating="stars", min_rating=4)
     assert pairs(log) == [(10, "a"), (10, "b"), (300, "c")]
     assert log.user_ids.tolist() == [10, 300] and log.merged == 0
-    assert len(read_interactions(table(stars=[5, 1, 4, 2, 4]), rating="stars")) == 4
+
+
+def test_ratings_that_are_ignored_are_reported(tmp_path: Path) -> None:
+    rated = table(rating=[5.0, 1.0, 4.5, 2.0, 4.0])
+    rated.write_csv(tmp_path / "log.csv")
+    rated.write_csv(tmp_path / "bare.tsv", separator="\t", include_header=False)
+    rated.write_parquet(tmp_path / "log.parquet")
+    np.savez(tmp_path / "log.npz", user=USERS, item=ITEMS, rating=[5, 1, 4, 2, 4])
+    for source in (rated, tmp_path / "log.csv", tmp_path / "log.parquet", tmp_path / "log.npz"):
+        with pytest.warns(
+            CounterpopWarning, match="ratings of .*'rating'.* ignored.*min_rating= .--min-rating"
+        ) as seen:
+            assert len(read_interactions(source)) == 4
+        assert len(seen) == 1 and Path(seen[0].filename) == Path(__file__)
+        assert len(read_interactions(source, min_rating=4)) == 3
+    with pytest.warns(CounterpopWarning, match="ratings of .*bare.tsv"):
+        assert set(pairs(read_interactions(tmp_path / "bare.tsv", header=False))) == PAIRS
+    with pytest.warns(CounterpopWarning, match=r"the polars table \(column 'stars'\) were ignored"):
+        assert len(read_interactions(rated.rename({"rating": "stars"}), rating="stars")) == 4
+
+
+def test_inter_files_have_their_times_and_ratings(tmp_path: Path) -> None:
+    lines = ["user_id:token\titem_id:token\trating:float\ttimestamp:float"]
+    lines += ["196\t242\t3\t881250949", "186\t302\t3\t891717742", "22\t377\t1\t878887116", "196\t302\t5\t881250950"]
+    path = write(tmp_path, "ml.inter", "\n".join(lines))
+    with pytest.warns(CounterpopWarning, match="ratings of .*ml.inter .* were ignored"):
+        log = read_interactions(path)
+    assert pairs(log) == [(22, 377), (186, 302), (196, 242), (196, 302)]
+    assert log.time is not None and log.time.tolist() == [878887116, 891717742, 881250949, 881250950]
+    assert pairs(read_interactions(path, min_rating=3)) == [(186, 302), (196, 242), (196, 302)]
+    assert read_interactions(path, min_rating=3, time=False).time is None
+
+
+# ------------------------------------------------------------------------------------- text: lists or rows
+
+CONSTANT = "196 242 1\n186 302 1\n22 377 1\n196 302 1\n186 377 1\n"  # every line has a 1 that is no item
+RATED = "196 242 3 881250949\n186 302 3 891717742\n22 377 1 878887116\n196 302 5 881250950\n"
+LIGHTGCN = "0 10 11 12\n1 11\n2 10 12 13 14\n"  # one line for each user, as in LightGCN's train.txt
+ALIKE = "0 10 12\n1 11 10\n2 12 11\n"  # lists of two items each
+LISTED = [(196, 242), (196, 302), (186, 302), (186, 377), (22, 377)]
+
+
+def test_a_third_column_of_ones_is_no_item(tmp_path: Path) -> None:
+    for text in (CONSTANT, CONSTANT.replace(" ", "\t"), CONSTANT.replace(" 1\n", " click\n")):
+        with pytest.warns(CounterpopWarning) as seen:
+            log = read_interactions(write(tmp_path, "log.txt", text))
+        assert pairs(log) == sorted(LISTED)
+        note = str(seen[0].message)
+        assert "log.txt have 3 columns and users repeat, so the third was taken for a rating and ignored" in note
+        assert "(--min-rating)" in note and "header='lists' (--lists)" in note and len(seen) == 1
+    path = write(tmp_path, "log.txt", CONSTANT)
+    assert pairs(read_interactions(path, min_rating=1)) == sorted(LISTED)
+    with pytest.warns(CounterpopWarning, match="ignored") as seen:
+        assert pairs(read_interactions(path, header=False)) == sorted(LISTED)
+    assert len(seen) == 1
+    ones = [(user, 1) for user in (22, 186, 196)]
+    assert pairs(read_interactions(path, header="lists")) == sorted(LISTED + ones)
+
+
+def test_ratings_and_times_of_text_rows(tmp_path: Path) -> None:
+    path = write(tmp_path, "log.txt", RATED)
+    with pytest.warns(CounterpopWarning, match="4 columns .* and ignored, like all columns after it"):
+        assert len(read_interactions(path)) == 4
+    log = read_interactions(path, min_rating=3, time="when")
+    assert pairs(log) == [(186, 302), (196, 242), (196, 302)]
+    assert log.time is not None and log.time.tolist() == [891717742, 881250949, 881250950]
+    timed = write(tmp_path, "timed.txt", "196 242 881250949\n186 302 891717742\n196 302 881250950\n")
+    log = read_interactions(timed, time="time")
+    assert pairs(log) == [(186, 302), (196, 242), (196, 302)]
+    assert log.time is not None and log.time.tolist() == [891717742, 881250949, 881250950]
+    halves = write(tmp_path, "halves.txt", "1 10 0.5\n2 11 4.5\n3 12 4.0\n")  # decimals are no ids
+    with pytest.warns(CounterpopWarning, match="the third holds decimals, so the third was taken for a rating"):
+        assert pairs(read_interactions(halves)) == [(1, 10), (2, 11), (3, 12)]
+    named = write(tmp_path, "named.txt", "who what stars\n1 10 5\n2 11 4\n1 12 1\n")
+    log = read_interactions(named, user="who", item="what", rating="stars", min_rating=4)
+    assert pairs(log) == [(1, 10), (2, 11)]
+    assert pairs(read_interactions(write(tmp_path, "b.txt", "user_id item_id\n1 10\n2 11\n"))) == [(1, 10), (2, 11)]
+
+
+def test_lists_of_items_stay_readable(tmp_path: Path) -> None:
+    for how in (None, "lists"):
+        log = read_interactions(write(tmp_path, "train.txt", LIGHTGCN), header=how)
+        assert pairs(log) == [(0, 10), (0, 11), (0, 12), (1, 11), (2, 10), (2, 12), (2, 13), (2, 14)]
+    alike = write(tmp_path, "test.txt", ALIKE)
+    with pytest.warns(CounterpopWarning, match="no user repeats, so each was read as a user and items; .*--no-header"):
+        log = read_interactions(alike)
+    assert pairs(log) == [(0, 10), (0, 12), (1, 10), (1, 11), (2, 11), (2, 12)]
+    assert pairs(read_interactions(alike, header="lists")) == pairs(log)
+    with pytest.warns(CounterpopWarning, match="ignored"):
+        assert pairs(read_interactions(alike, header=False)) == [(0, 10), (1, 11), (2, 12)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 10 1\n1 11 1\n2 12 1\n",  # one row, or one list, for each user
+        "0 10 5\n1 11 3\n2 12 4\n",
+        "0 10 881250949\n1 11 891717742\n2 12 878887116\n",
+        "0 10 17\n0 11 350\n2 12 4\n",  # counts of plays
+        "0 10 view\n0 11 buy\n2 12 view\n",
+        "0 10 5\n0 11\n2 12 4\n",
+        "0 10 5 881250949\n1 11 3 881250949\n2 12 4 881250950\n",
+    ],
+)
+def test_unclear_text_is_refused_with_a_question_that_can_be_answered(text: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "log.txt", text)
+    with pytest.raises(InputError, match=r"must be clear what the third column .* is, .*\(first line: '0 10") as caught:
+        read_interactions(path)
+    for answer in ("header=False (--no-header)", "time='time' (split: --time time)", "header='lists' (--lists)"):
+        assert answer in str(caught.value)
+    words = [line.split() for line in text.splitlines()]
+    lists = {(user, item) for user, *items in words for item in items}
+    assert {(str(u), str(i)) for u, i in pairs(read_interactions(path, header="lists"))} == lists
+    if len({len(line) for line in words}) == 1:
+        with pytest.warns(CounterpopWarning, match="ignored"):
+            log = read_interactions(path, header=False)
+        assert {(str(u), str(i)) for u, i in pairs(log)} == {(user, item) for user, item, *_ in words}
+
+
+def test_every_answer_about_text_is_checked(tmp_path: Path) -> None:
+    ragged = write(tmp_path, "train.txt", LIGHTGCN)
+    with pytest.raises(InputError, match="line 2 has 2 and the first has 4; correct that line, or pass header='lists'"):
+        read_interactions(ragged, min_rating=3)
+    with pytest.raises(InputError, match="no column 'rating', only 'user', 'item'"):
+        read_interactions(ragged, header="lists", min_rating=3)
+    with pytest.raises(InputError, match=r"must be in a \.txt file, but .*log.csv is csv"):
+        read_interactions(as_csv(tmp_path), header="lists")
+    with pytest.raises(InputError, match=r"tab-separated columns, .*rename it to \.tsv"):
+        read_interactions(write(tmp_path, "tabs.txt", ALIKE.replace(" ", "\t")))
+    unnamed = write(tmp_path, "unnamed.txt", "userID artistID weight\n2 51 13883\n2 52 11690\n3 51 12\n")
+    with pytest.raises(
+        InputError, match=r"pass user= and item= \(--user, --item\) if the first line names the columns"
+    ):
+        read_interactions(unnamed)
+    assert len(read_interactions(unnamed, user="userID", item="artistID")) == 3
 
 
 def test_a_repeated_pair_keeps_its_latest_time_and_earliest_part() -> None:
@@ -482,6 +616,10 @@ def test_lists_are_sorted_by_rank_or_score_or_row(
 def test_lists_as_text_and_under_other_names(tmp_path: Path) -> None:
     found = read_recommendations(write(tmp_path, "lists.txt", "2 c b a\n1 c a\n"), LOG)
     assert listed(found) == {1: ["c", "a"], 2: ["c", "b", "a"]}
+    rows = write(tmp_path, "rows.txt", "2 b 2\n2 a 1\n1 c 1\n")
+    with pytest.raises(InputError, match=r"third column .* pass rank='rank' \(--rank rank\) or score='score'"):
+        read_recommendations(rows, LOG)
+    assert listed(read_recommendations(rows, LOG, rank="rank")) == {1: ["c"], 2: ["a", "b"]}
     frame = pl.DataFrame({"who": ["2", "2"], "what": ["b", "a"], "place": [2, 1]})
     found = read_recommendations(frame, LOG, user="who", item="what", rank="place")
     assert listed(found) == {2: ["a", "b"]}  # text ids match a log of integers

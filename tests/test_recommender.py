@@ -45,7 +45,7 @@ def test_an_explanation_adds_up(model: Recommender) -> None:
     for rows, order in zip(model.explain(user, 15), orders, strict=True):
         assert [row.item for row in rows] == order[:15]
         for row in rows:
-            assert row.plain_score == pytest.approx(row.popular + row.conformity + row.adjusted_score)
+            assert row.plain_score == pytest.approx(row.popular_part + row.conformity_part + row.adjusted_score)
             assert (row.plain_rank, row.adjusted_rank) == tuple(1 + each.index(row.item) for each in orders)
             vector = model.embeddings.item_vectors[row.item]
             assert row.adjusted_score == pytest.approx(

@@ -29,7 +29,7 @@ from counterpop.reporting import (
     write_report,
 )
 from counterpop.reporting.findings import contrasts, direction, explanation, headline, own_contrasts, verdict
-from counterpop.reporting.tables import LABELS, format_figure
+from counterpop.reporting.tables import LABELS, format_figure, gain_and_price
 from run_reports import make_report, some_audits
 
 EVIL = "<script>alert(1)</script>"
@@ -129,11 +129,12 @@ def test_table_contains_the_numbers_of_the_evaluation(report: RunReport, other: 
     expected = [
         getattr(side, metric)
         for r in (report, other)
-        for side in (r.evaluation.plain, r.evaluation.adjusted)
+        for one in (r.evaluation, r.evaluation.ordinary)
+        for side in (one.plain, one.adjusted)
         for metric in LABELS
     ]
-    against = compare(other.evaluation.adjusted, report.evaluation.adjusted)
-    for rows in (report.evaluation.comparison, other.evaluation.comparison, against):
+    first_minus_second = compare(report.evaluation.adjusted, other.evaluation.adjusted)
+    for rows in (report.evaluation.comparison, other.evaluation.comparison, first_minus_second):
         expected += [rows[metric]["difference"] for metric in PER_USER]
     assert render(report, other).values() == expected
 
@@ -153,7 +154,7 @@ def test_terminal_table_contains_the_same_numbers_in_80_columns(report: RunRepor
 def test_terminal_table_compares_with_the_first_run(report: RunReport, other: RunReport) -> None:
     out = StringIO()
     Console(file=out, width=200).print(comparison_table([report, other]))
-    assert "second, adjusted against first, adjusted" in out.getvalue()
+    assert "first, adjusted minus second, adjusted" in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -184,12 +185,30 @@ def test_words_follow_numbers(report: RunReport, difference: float, p_value: flo
 
 
 def test_headline_claims_nothing_if_nothing_was_removed(report: RunReport) -> None:
-    left = replace(report, evaluation=replace(report.evaluation, item_strength=0.0, user_strength=0.0))
+    found = replace(report.evaluation, item_strength=0.0, user_strength=0.0, ordinary=None)
+    left = replace(report, evaluation=found)
     assert headline(left) == "As trained: nothing was removed"
     assert "does not change the lists" in explanation(left)
     assert own_contrasts([left]) == []
     assert "first, adjusted" not in render(left).text
     assert len(render(left).values()) == len(LABELS)  # one row of metrics, and no difference
+
+
+def test_gain_and_price_in_two_sentences(report: RunReport) -> None:
+    found = report.evaluation
+    gain, price = gain_and_price(found)
+    for sentence, one in ((gain, found), (price, found.ordinary)):
+        for figure in (one.plain.recall, one.adjusted.recall, *one.plain.intervals["recall"]):
+            assert f"{figure:.4f}" in sentence
+        assert f"{100 * one.gain['change']:+.1f}" in sentence and f"{100 * one.gain['low']:+.1f}" in sentence
+    assert gain.startswith("If every item were shown equally often (test pairs)")
+    assert price.startswith("As traffic is today (ordinary pairs") and "refit" not in price
+    assert "before the refit" in gain_and_price(replace(found, ordinary=replace(found.ordinary, before_refit=True)))[1]
+    assert "not known" in gain_and_price(replace(found, ordinary=None))[1]
+    assert len(gain_and_price(replace(found, ordinary=None, even=False))) == 1
+    for title in ("Found if items were shown equally", "Found as traffic is today"):
+        assert title in render(report).text
+    assert "as traffic is today)" in headline(report)
 
 
 def test_validation_numbers_come_with_a_warning(report: RunReport) -> None:

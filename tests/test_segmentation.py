@@ -53,7 +53,7 @@ def test_users_of_two_kinds_get_their_own_strengths() -> None:
 
 def test_users_of_one_kind_share_one_pair() -> None:
     world = cp.make_world(1500, 300, seed=2)
-    split = cp.split_uniform(world.log, test=5, valid=5, seed=0)
+    split = cp.split_uniform(world.log, test=5, valid=5, ordinary=0, seed=0)
     popular = np.log1p(world.log.item_counts)[:, None]
     users = np.hstack([world.user_taste, np.ones((1500, 1))])
     fix = cp.debias(users, np.hstack([world.item_taste, 0.5 * popular]), split.train, holdout=split.valid)

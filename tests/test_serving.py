@@ -34,11 +34,11 @@ from counterpop.cli import main
 from counterpop.errors import InputError
 from counterpop.folding import fold_in, ridge
 from counterpop.readers import read_names
-from counterpop.serving.folders import load_served
 from counterpop.serving.guard import LOOPBACK, Limits
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel, find
 from counterpop.serving.server import read_tokens
+from counterpop.serving.watching import load_served
 from serving_run import ITEMS, Server, make_run, serving
 
 TOKEN = "a-token-of-enough-length"
@@ -96,11 +96,11 @@ def test_a_score_is_the_exact_sum_of_what_is_removed_and_what_is_kept(model: Ser
         assert [row.adjusted_score for row in adjusted] == pytest.approx(scores, abs=1e-5)
         for row in plain + adjusted:
             assert row.plain_score == pytest.approx(P[user] @ Q[row.item], abs=1e-9)
-            assert row.plain_score - row.popular - row.conformity == row.adjusted_score
+            assert row.plain_score - row.popular_part - row.conformity_part == row.adjusted_score
             # the paper's form: a (P.q)(Q.q) + b (P.p)(Q.p) - a b (P.p)(p.q)(Q.q) is removed
             along = a * (P[user] @ q) * (Q[row.item] @ q) + b * (P[user] @ p) * (Q[row.item] @ p)
             both = a * b * (P[user] @ p) * (p @ q) * (Q[row.item] @ q)
-            assert row.popular + row.conformity == pytest.approx(along - both, abs=1e-9)
+            assert row.popular_part + row.conformity_part == pytest.approx(along - both, abs=1e-9)
         assert [row.plain_rank for row in plain] == [row.adjusted_rank for row in adjusted] == list(range(1, 13))
         whole = brute_force(model, user, ITEMS, 0, 0)[0]
         unseen = ITEMS - np.count_nonzero(model.seen.user_ix == user)
@@ -149,12 +149,12 @@ def test_folding_in_solves_one_system_of_equations_at_a_time() -> None:
 
 def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model: ServedModel) -> None:
     trial = model.trial
-    users = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
-    train = trial.recommender.seen
+    users = np.flatnonzero(model.valid.user_counts).astype(np.int32)
+    train = trial.seen
     histories = [train.item_ix[train.user_starts[u] : train.user_starts[u + 1]] for u in users]
     folded, _ = model.recommend_to(histories, 20)
-    trained, _ = trial.recommender.recommend(users, 20)
-    measured = [cp.measure(lists, users, train, trial.valid, resamples=0) for lists in (folded, trained)]
+    trained, _ = trial.recommend(users, 20)
+    measured = [cp.measure(lists, users, train, model.valid, resamples=0) for lists in (folded, trained)]
     chance = 20 / ITEMS
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
@@ -200,7 +200,7 @@ def test_a_refit_run_serves_its_second_model_and_measures_its_first(tmp_path: Pa
     served, saved = load_served(run), cp.load_run(run)
     assert saved.run.refit is not None
     assert np.array_equal(served.vectors.item_vectors, saved.run.refit.embeddings.item_vectors)
-    trial = served.trial.recommender
+    trial = served.trial
     assert np.array_equal(trial.embeddings.item_vectors, saved.run.model.embeddings.item_vectors)
     measured, grid = measure_stops(served), saved.grid
     assert grid is not None
@@ -285,7 +285,7 @@ def test_explanations_histories_and_searches(server: Server, model: ServedModel)
     plain, adjusted = model.recommender.explain(at, 6, 0.9, 0.1)
     assert [row["item"] for row in body["adjusted"]] == [model.vectors.item_ids[row.item] for row in adjusted]
     for got, row in zip(body["plain"] + body["adjusted"], plain + adjusted, strict=True):
-        assert got["popular_part"] == pytest.approx(row.popular)
+        assert got["popular_part"] == pytest.approx(row.popular_part)
         assert got["adjusted_rank"] == row.adjusted_rank
         assert got["interactions"] == model.train.item_counts[row.item]
         parts = got["popular_part"] + got["conformity_part"] + got["adjusted_score"]

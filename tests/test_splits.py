@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import warnings
@@ -11,13 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpop import splits
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import Interactions, gini, head, pair_keys
+from counterpop.interactions import Interactions, gini, head, join, pair_keys
+from counterpop.readers import read_interactions
 from counterpop.splits import Split
 
 DATA = Path(os.environ.get("COUNTERPOP_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data")
@@ -170,7 +173,7 @@ def test_the_ordinary_part_never_takes_an_item_s_last_train_pair() -> None:
 
 def test_intervened_split_has_its_shares_for_every_user_and_a_flat_test() -> None:
     log = popular_log(1000)
-    split = splits.split_intervened(log)
+    split = splits.split_intervened(log, ordinary=0)
     marks = split.development.intervened
     assert marks is not None
     have = log.user_counts
@@ -182,6 +185,41 @@ def test_intervened_split_has_its_shares_for_every_user_and_a_flat_test() -> Non
     observed = gini(split.train.rows(~marks).item_counts)
     for part in (intervened, split.valid, split.test):
         assert gini(part.item_counts) < 0.6 * observed
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+@pytest.mark.parametrize("protocol", splits.PROTOCOLS)
+def test_by_default_an_even_test_comes_with_an_ordinary_part(protocol: str) -> None:
+    """It is taken from train only, so test and validation are the same with and without it."""
+    log = popular_log(400)
+    log = dataclasses.replace(log, time=np.random.default_rng(0).random(len(log)))
+    if protocol == "as-given":
+        drawn = splits.split_intervened(log)
+        log = dataclasses.replace(log, part=np.isin(pair_keys(log), pair_keys(drawn.test)).astype(np.int8) * 3)
+    more = {"proportion": 0.5} if protocol == "mixed" else {}
+    with_it, without = splits.PROTOCOLS[protocol](log, **more), splits.PROTOCOLS[protocol](log, ordinary=0, **more)
+    for name in ("valid", "test"):
+        assert np.array_equal(pair_keys(getattr(with_it, name)), pair_keys(getattr(without, name)))
+    ordinary = with_it.development.ordinary
+    assert without.development.ordinary is None
+    if protocol in ("random", "temporal"):  # the test part itself is drawn as traffic is
+        assert ordinary is None
+    else:
+        held = join(with_it.train, ordinary)
+        assert np.array_equal(pair_keys(held), pair_keys(without.train))
+        marks = with_it.development.intervened
+        observed = len(without.train) - (0 if marks is None else marks.sum())
+        assert len(ordinary) == math.ceil(0.05 * observed)
+        assert (with_it.train.user_counts[held.user_counts > 0] > 0).all()
+        assert (with_it.train.item_counts[held.item_counts > 0] > 0).all()
+    evenly = {"uniform", "intervened", "as-given"}
+    assert with_it.manifest.even == (protocol in evenly)
+
+
+def test_a_log_that_can_spare_nothing_has_no_ordinary_part() -> None:
+    log = log_of(np.repeat(np.arange(30), 3), np.tile(np.arange(10), 9))
+    split = splits.split_uniform(log, test=7, valid=1)
+    assert split.train.item_counts.max() == 1 and split.development.ordinary is None
 
 
 def test_intervened_draw_follows_the_weights() -> None:
@@ -256,7 +294,7 @@ def test_a_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
 def test_ml10m_has_the_paper_s_head() -> None:
     log = given_log("ml10m")
     with pytest.warns(CounterpopWarning, match="25 items of test"):
-        split = splits.split_as_given(log)
+        split = splits.split_as_given(log, ordinary=0)
     assert split.development.intervened is not None
     observed = split.train.rows(~split.development.intervened)
     assert (head(observed.item_counts).sum(), log.n_items) == (328, 4819)
@@ -265,7 +303,7 @@ def test_ml10m_has_the_paper_s_head() -> None:
     assert [len(part) for part in parts_of(split)] == [822884 + 137147, 137147, 274295]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CounterpopWarning)
-        ours = splits.split_intervened(log)
+        ours = splits.split_intervened(log, ordinary=0)
     for name in ("train", "intervened", "valid", "test"):  # our draw is as flat as the published one
         assert ours.manifest.counts[name] == pytest.approx(split.manifest.counts[name], rel=2e-3)
         assert ours.manifest.gini[name] == pytest.approx(split.manifest.gini[name], abs=0.04)
@@ -274,7 +312,7 @@ def test_ml10m_has_the_paper_s_head() -> None:
 @pytest.mark.parametrize(("name", "number"), [("adressa", 4), ("gowalla", 5)])
 def test_carved_validation_of_uniform_tests(name: str, number: int) -> None:
     log = given_log(name)
-    split = splits.split_as_given(log)
+    split = splits.split_as_given(log, ordinary=0)
     assert split.manifest.carved == "uniform" and split.development.intervened is None
     assert (split.test.item_counts == number).all()
     have = split.train.item_counts + split.valid.item_counts
@@ -325,3 +363,84 @@ def test_one_user_can_be_split() -> None:
     with pytest.warns(CounterpopWarning, match="8 items of test"):
         split = splits.split_intervened(log_of(np.zeros(40), np.arange(40)))
     assert split.manifest.counts == {"train": 28, "intervened": 4, "valid": 4, "ordinary": 0, "test": 8, "left_out": 0}
+
+
+# --------------------------------------------------------------------------------------------- separate logs
+
+
+def read(**columns: list) -> Interactions:
+    return read_interactions(pl.DataFrame(columns))
+
+
+def outside(part: Interactions) -> set[tuple]:
+    users, items = part.user_ids[part.user_ix].tolist(), part.item_ids[part.item_ix].tolist()
+    return set(zip(users, items, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+@pytest.mark.parametrize("kind", [int, str])
+def test_separate_logs_make_the_split_that_one_log_with_a_column_makes(kind: type) -> None:
+    generator = np.random.default_rng(3)
+    log = popular_log(200, 40)
+    part = generator.choice([0, 0, 0, 2, 3], len(log)).astype(np.int8)
+    frame = pl.DataFrame(
+        {
+            "user": [kind(n) for n in log.user_ids[log.user_ix].tolist()],
+            "item": [kind(n) for n in log.item_ids[log.item_ix].tolist()],
+            "time": log.time,
+            "split": part,
+        }
+    )
+    logs = {
+        name: frame.filter(pl.col("split") == n).sample(fraction=1, shuffle=True, seed=1)
+        for name, n in {"train": 0, "valid": 2, "test": 3}.items()
+    }
+    read_logs = {name: read_interactions(rows, time="time", split=False) for name, rows in logs.items()}
+    for chosen in (read_logs, {name: read_logs[name] for name in ("train", "test")}):
+        kept = frame if "valid" in chosen else frame.filter(pl.col("split") != 2)
+        expected = splits.split_as_given(read_interactions(kept, time="time"), seed=5, ordinary=0.1)
+        split = splits.split_from_logs(**chosen, seed=5, ordinary=0.1)
+        assert split.manifest == expected.manifest
+        assert (split.manifest.carved is None) == ("valid" in chosen)
+        for one, other in zip(parts_of(split), parts_of(expected), strict=True):
+            assert np.array_equal(pair_keys(one), pair_keys(other)) and np.array_equal(one.time, other.time)
+        assert np.array_equal(split.train.user_ids, expected.train.user_ids)
+        assert np.array_equal(split.train.item_ids, expected.train.item_ids)
+    timeless = dataclasses.replace(read_logs["test"], time=None)
+    assert splits.split_from_logs(**(read_logs | {"test": timeless})).train.time is None
+
+
+def test_separate_logs_with_unknown_ids_are_reported() -> None:
+    train = read(user=[1, 1, 2, 2, 3], item=["a", "b", "a", "c", "b"])
+    test = read(user=["1", "2", "x"], item=["c", "b", "z"])  # text ids, unlike those of train
+    valid = read(user=[3, 8], item=["d", "a"])
+    with pytest.warns(CounterpopWarning) as caught:
+        split = splits.split_from_logs(train, test, valid)
+    found = [str(note.message) for note in caught]
+    assert [note.split(";")[0] for note in found] == [
+        "1 users of valid are not in train (first: '8')",
+        "1 users of test are not in train (first: 'x')",
+        "1 items of valid are not in train (first: 'd')",
+        "1 items of test have no train pair (first: 'z')",
+    ]
+    assert {Path(note.filename) for note in caught[:3]} == {Path(__file__)}
+    assert split.manifest.untrained_users == split.manifest.untrained_items == 2
+    assert outside(split.test) == {("1", "c"), ("2", "b"), ("x", "z")}
+    assert outside(split.valid) == {("3", "d"), ("8", "a")}
+
+
+def test_separate_logs_must_be_disjoint_and_share_ids() -> None:
+    train = read(user=[1, 1, 2, 2, 3], item=["a", "b", "a", "c", "b"])
+    test = read(user=[1, 2, 2, 3], item=["c", "a", "b", "b"])
+    valid = read(user=[3, 1], item=["a", "c"])
+    match = r"but 3 pairs .* \(first: user 1, item 'c'\); remove them, or pass drop_repeated=True \(--drop-repeated\)"
+    with pytest.raises(InputError, match=match):
+        splits.split_from_logs(train, test, valid)
+    split = splits.split_from_logs(train, test, valid, drop_repeated=True)
+    assert [outside(part) for part in parts_of(split)] == [outside(train), {(3, "a"), (1, "c")}, {(2, "b")}]
+    with pytest.raises(InputError, match=r"test and train must share users, but none of the 2 users .*first: 'p'"):
+        splits.split_from_logs(train, read(user=["p", "q"], item=["a", "b"]))
+    with pytest.raises(InputError, match=r"valid and train must share items, but none of the 2 items .*first: 'y'"):
+        splits.split_from_logs(train, test, read(user=[1, 2], item=["y", "z"]))
+    with pytest.raises(InputError, match="test got none"):
+        splits.split_from_logs(train, train.rows(train.user_ix < 0))

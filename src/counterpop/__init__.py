@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Development,
         Split,
         split_as_given,
+        split_from_logs,
         split_intervened,
         split_mixed,
         split_random,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     )
     from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, train
     from counterpop.training.methods import METHODS
-    from counterpop.tuning import Grid, choose_strengths, search_strengths, tune
+    from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
 
 __version__ = "0.1.0"
@@ -84,10 +85,11 @@ _HOMES = {
     "readers": "read_interactions read_names read_recommendations",
     "recommender": "Recommender",
     "runs": "Dials Model Run",
-    "splits": "Development Split split_as_given split_intervened split_mixed split_random split_temporal split_uniform",
+    "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
+    "split_random split_temporal split_uniform",
     "training": "CausE DICE Gradient IPS MACR Method Plain Settings train",
     "training.methods": "METHODS",
-    "tuning": "Grid choose_strengths search_strengths tune",
+    "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -13,7 +13,7 @@ import polars as pl
 from counterpop import artifacts
 from counterpop.recommender import Recommender
 from counterpop.reporting import RunReport, summarise, write_audit, write_report
-from counterpop.splits import Split, split_uniform
+from counterpop.splits import split_uniform
 from counterpop.training import Progress, train
 from counterpop.tuning import tune
 from counterpop.worlds import World, make_world, taste_recall
@@ -53,15 +53,14 @@ def make_demo(
             artifacts.save_tuning(path, tuned, tuned.grid, {"target": "recall", "k": 20})
         model = artifacts.load(path)
         models = {"plain": model.with_strengths(0.0, 0.0), "adjusted": model}
-        truth = {way: find_favourites(world, one, split) for way, one in models.items()}
+        truth = {way: find_favourites(world, one) for way, one in models.items()}
         reports[name] = replace(summarise(path), truth=truth)
     write_report(list(reports.values()), folder / "report.html")
     write_audit(artifacts.audit_run(folder / "run")[0], folder / "audit.html")
     return reports
 
 
-def find_favourites(world: World, model: Recommender, split: Split, k: int = 20) -> float:
-    """Of the k items outside train that users truly like most, the share that is in their lists."""
-    users = np.arange(split.train.n_users, dtype=np.int32)
-    lists, _ = replace(model, seen=split.train).recommend(users, k)
-    return float(taste_recall(world, lists, exclude=split.train).mean())
+def find_favourites(world: World, model: Recommender, k: int = 20) -> float:
+    """Of the k items that users truly like most among those they are not known to have touched, the share found."""
+    lists, _ = model.recommend(np.arange(model.seen.n_users, dtype=np.int32), k)
+    return float(taste_recall(world, lists, exclude=model.seen).mean())

@@ -30,7 +30,7 @@ def find_directions(
 ) -> Directions:
     """The popular and the conformity direction of a model.
 
-    Items: "ledger" the mean over popular items of pull - push, "ledger-pull" of the pull alone, "head-mean"
+    Items: "ledger" the mean over popular items of pull - push, "ledger-pull" of only the pull, "head-mean"
     the mean vector of popular items, "popularity-mean" the mean of all item vectors weighted by count,
     "head-minus-tail" the mean vector of popular items less that of the rest. Users: "ledger" the mean of
     pull - push over active users, "mean" the mean vector, "active-mean" that of active users. By default the

@@ -20,7 +20,7 @@ from counterpop.metrics.popularity import HEAD_GROUPS, places_by_group, populari
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
 
-On = Literal["valid", "test"]
+On = Literal["valid", "test", "ordinary"]
 PER_USER = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
 RESAMPLES = 1000
 _WHOLE_RESAMPLES = 200  # for coverage and Gini, which need all lists in every resample
@@ -71,7 +71,20 @@ class Evaluation:
     plain: Measures
     adjusted: Measures
     comparison: Mapping[str, Mapping[str, float]]
-    """Adjusted compared with plain: see `compare`."""
+    """Adjusted minus plain: see `compare`."""
+    gain: Mapping[str, float] | None = None
+    """How much recall changes, relative to plain: see `relative_change`."""
+    even: bool = False
+    """Whether the pairs were drawn as if every item were shown equally often (see `SplitManifest.even`)."""
+    before_refit: bool = False
+    """Whether this was measured on the model before a refit, because the refit was trained on these pairs."""
+    ordinary: Evaluation | None = None
+    """The same on ordinary pairs, drawn as traffic is today; None if the split has none."""
+
+    @property
+    def price(self) -> Mapping[str, float] | None:
+        """How much recall on ordinary pairs changes, relative to plain; below 0 if the adjustment costs something."""
+        return None if self.ordinary is None else self.ordinary.gain
 
     def to_json(self) -> dict[str, Any]:
         """What `counterpop evaluate --json` prints."""
@@ -84,7 +97,14 @@ class Evaluation:
             "adjusted": self.adjusted.to_json(),
             "plain": self.plain.to_json(),
             "comparison": {name: dict(row) for name, row in self.comparison.items()},
-        }
+            "gain": self.gain,
+            "even": self.even,
+            "before_refit": self.before_refit,
+        } | (
+            {}
+            if self.on == "ordinary"
+            else {"ordinary": self.ordinary and self.ordinary.to_json(), "price": self.price}
+        )
 
 
 def evaluate(
@@ -99,23 +119,41 @@ def evaluate(
 ) -> Evaluation:
     """A model, plain and adjusted, measured on a held-out part.
 
-    Train items are never ranked. After a refit on train + validation, validation items are not ranked either,
-    and only the test part can be measured. Means are over the users who have at least one held-out item. The
-    split decides what is left out of the lists; `recommender.seen` is not used.
+    Lists are those of `recommender.recommend`: on test they leave out `recommender.seen`, which `tune` and `load`
+    set to all that users are known to have touched (train, validation and the ordinary part), with or without a
+    refit. Means are over the users who have at least one held-out item; popularity is counted in what the model was
+    trained on.
+
+    Validation and ordinary pairs are measured on the model that was not trained on them (after a refit,
+    `recommender.trial` at the same strengths), and those lists leave out train only. Test and validation come with the
+    same for ordinary pairs, if the split has some: `Evaluation.ordinary`.
     """
-    if on not in ("valid", "test"):
-        raise InputError(f"on must be 'valid' or 'test', got {on!r}")
-    if on == "valid" and recommender.refit:
-        raise InputError("this model was trained on the validation part as well; evaluate it on test")
     known = split.development
-    adjusted = replace(recommender, seen=known.refit_train() if recommender.refit else known.train)
-    held = split.test if on == "test" else known.valid
-    before, after = (
-        measure_model(model, held, k, resamples=resamples, seed=seed, threads=threads)
-        for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
-    )
+    parts = {"test": split.test, "valid": known.valid, "ordinary": known.ordinary}
+    held = parts.get(on)
+    if held is None:
+        there = " or ".join(repr(name) for name, part in parts.items() if part is not None)
+        raise InputError(f"on must be {there} for this split, got {on!r}; `split --ordinary 0.05` adds 'ordinary'")
     strengths = recommender.item_strength, recommender.user_strength
-    return Evaluation(k, on, *strengths, before, after, compare(after, before, seed=seed))
+    adjusted, log = recommender, known.refit_train() if recommender.refit else known.train
+    if on != "test":
+        if recommender.refit and recommender.trial is None:
+            raise InputError(f"this model was trained on the {on} pairs and has no `trial`; evaluate it on test")
+        first = recommender.trial or recommender
+        adjusted, log = replace(first.with_strengths(*strengths), seen=known.train), known.train
+    how: dict[str, Any] = {"resamples": resamples, "seed": seed, "threads": threads}
+    before, after = (
+        measure_model(model, held, k, log=log, **how) for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
+    )
+    can_price = on != "ordinary" and known.ordinary is not None and (recommender.trial or not recommender.refit)
+    figures = before, after, compare(after, before, seed=seed)
+    return Evaluation(
+        *(k, on, *strengths, *figures),
+        gain=relative_change(after, before, seed=seed),
+        even=on != "ordinary" and split.manifest.even,
+        before_refit=recommender.refit and on != "test",
+        ordinary=evaluate(recommender, split, "ordinary", k, **how) if can_price else None,
+    )
 
 
 def measure_model(
@@ -123,15 +161,25 @@ def measure_model(
     held: Interactions,
     k: int = 20,
     *,
+    log: Interactions | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     threads: int | None = None,
 ) -> Measures:
-    """The metrics of a model's lists for the users of `held`; popularity is counted in the log it leaves out."""
+    """The metrics of a model's lists for the users of `held`.
+
+    Popularity is counted in `log`, by default what the lists leave out. No held-out pair may be left out of them.
+    """
     check_same_ids(recommender.embeddings, held)
+    hidden = np.intersect1d(pair_keys(held), pair_keys(recommender.seen), assume_unique=True)
+    if len(hidden):
+        raise InputError(
+            f"held-out pairs must not be among the items that lists leave out, but {len(hidden)} of {len(held)} are; "
+            "use a model whose `seen` has only train and validation pairs of this split"
+        )
     users = np.flatnonzero(held.user_counts).astype(np.int32)
     lists, _ = recommender.recommend(users, k, threads=threads)
-    return measure(lists, users, recommender.seen, held, resamples=resamples, seed=seed)
+    return measure(lists, users, recommender.seen if log is None else log, held, resamples=resamples, seed=seed)
 
 
 def measure(
@@ -203,12 +251,8 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
     difference = np.where(known, difference, 0)
     users = np.maximum(1, known.sum(axis=0))
     mean = difference.sum(axis=0) / users
-    resampled = np.concatenate(
-        [
-            (weights @ difference) / np.maximum(1, weights @ known)
-            for weights in _resamples(len(difference), RESAMPLES, seed)
-        ]
-    )
+    drawn = _resamples(len(difference), RESAMPLES, seed)
+    resampled = np.concatenate([(weights @ difference) / np.maximum(1, weights @ known) for weights in drawn])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
@@ -216,11 +260,22 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
         signs = generator.integers(0, 2, (batch, len(difference)), dtype=np.int8) * 2 - 1
         flipped = signs.astype(np.float32) @ difference.astype(np.float32) / users
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
-    p_value = (1 + beyond) / (1 + rounds)
-    return {
-        name: {"difference": float(mean[n]), "low": float(low[n]), "high": float(high[n]), "p_value": float(p_value[n])}
-        for n, name in enumerate(PER_USER)
-    }
+    columns = {"difference": mean, "low": low, "high": high, "p_value": (1 + beyond) / (1 + rounds)}
+    return {name: {key: float(column[n]) for key, column in columns.items()} for n, name in enumerate(PER_USER)}
+
+
+def relative_change(first: Measures, second: Measures, *, seed: int = 0) -> dict[str, float] | None:
+    """first / second - 1 for their recall ("change"), with a 95 % interval ("low", "high"); None if the second is 0.
+
+    The interval is a bootstrap over users, who are the same in both.
+    """
+    sides = np.column_stack([one.per_user["recall"] for one in (first, second)])
+    if not sides[:, 1].any():
+        return None
+    sums = np.concatenate([weights @ sides for weights in _resamples(len(sides), RESAMPLES, seed)])
+    sums = sums[sums[:, 1] > 0]  # a resample may have no hit to compare with
+    low, high = _quantiles(sums[:, 0] / sums[:, 1] - 1)
+    return {"change": float(sides[:, 0].sum() / sides[:, 1].sum() - 1), "low": low, "high": high}
 
 
 def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:
@@ -264,10 +319,9 @@ def _intervals(
     total = np.concatenate(sums)
     means = total[:, : len(PER_USER)] / np.maximum(1, np.concatenate(counted))
     intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
-    for name, values, figure in zip(
-        ("coverage", "gini"), np.array(whole).T, (np.mean(exposed > 0), gini(exposed)), strict=True
-    ):
-        intervals[name] = _quantiles(np.clip(values - values.mean() + figure, 0, 1))
+    measured = {"coverage": np.mean(exposed > 0), "gini": gini(exposed)}
+    for (name, value), resampled in zip(measured.items(), np.array(whole).T, strict=True):
+        intervals[name] = _quantiles(np.clip(resampled - resampled.mean() + value, 0, 1))
     shown, found, wanted = np.split(total[:, len(PER_USER) :], 3, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         frequency, found = shown / shown.sum(axis=1, keepdims=True), found / wanted

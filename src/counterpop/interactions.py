@@ -135,6 +135,13 @@ def places(ids: Sequence[Any] | Ids, known: Ids, what: str) -> tuple[NDArray[np.
     return at, here
 
 
+def pairs_of(log: Interactions, users: NDArray[np.integer]) -> tuple[NDArray[np.intp], IntArray]:
+    """The place in `users` and the item of every pair that these users have in the log."""
+    have = log.user_counts[users]
+    row = np.repeat(np.arange(len(users)), have)
+    return row, log.item_ix[log.user_starts[users][row] + places_in_groups(have)]
+
+
 def separate_treated(log: Interactions, treated: BoolArray) -> Interactions:
     """A log with two copies of every user and item: treated rows go to the second copy of both."""
     shift = treated.astype(np.int32)

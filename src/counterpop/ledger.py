@@ -1,4 +1,4 @@
-"""What training did to each item and user, positive and negative apart."""
+"""What training did to each item and user, as a positive and as a negative separately."""
 
 from __future__ import annotations
 

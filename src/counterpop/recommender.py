@@ -16,14 +16,14 @@ from counterpop.ranking import rank, score_blocks, tie_order
 
 
 class Explained(NamedTuple):
-    """One item of a list and what moved it: plain score = popular + conformity + adjusted score."""
+    """One item of a list and what moved it: plain score = popular part + conformity part + adjusted score."""
 
     item: int
     plain_rank: int
     adjusted_rank: int
     plain_score: float
-    popular: float
-    conformity: float
+    popular_part: float
+    conformity_part: float
     adjusted_score: float
 
 
@@ -43,9 +43,14 @@ class Recommender(Adjustment):
 
     embeddings: Embeddings
     seen: Interactions
-    """Items of a user's rows in this log are left out of their lists."""
+    """Items of a user's rows in this log are left out of their lists, by every command and function.
+
+    Of a run it is all that users are known to have touched: train, validation and the ordinary part, refit or not.
+    """
     refit: bool = False
     """Whether the vectors were trained on train + validation."""
+    trial: Recommender | None = None
+    """After a refit, the model before it: what the refit was trained on is measured on this one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""A trained run as a value: the model, what training recorded of it, and how it came about."""
+"""A trained run as a value: the model, what training recorded, and how it was made."""
 
 from __future__ import annotations
 

@@ -244,7 +244,10 @@ def tune(
     grid = search_strengths(*case, known.valid, **options)
     ordinary = None if known.ordinary is None else search_strengths(*case, known.ordinary, **options)
     strengths = choose_strengths(grid, target, floor, ordinary)
+    trial = None
     if run.refit is not None:
+        sides = directions.item, directions.user
+        trial = Recommender(*sides, *strengths, embeddings=run.model.embeddings, seen=known.train)
         directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)
     return Tuned(
         directions.item,
@@ -252,7 +255,8 @@ def tune(
         *strengths,
         embeddings=run.embeddings,
         seen=known.refit_train(),
-        refit=run.refit is not None,
+        refit=trial is not None,
+        trial=trial,
         grid=grid,
         ordinary=ordinary,
     )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
-from counterpop.interactions import IntArray, Interactions, places_in_groups
+from counterpop.interactions import IntArray, Interactions, pairs_of, places_in_groups
 from counterpop.kernels.alias import alias_table
 
 Positions = NDArray[np.integer]
@@ -63,7 +63,7 @@ class Truth:
         for at in _blocks(len(asked), len(self.item_taste)):
             taste = self.true_taste(asked[at])
             if exclude is not None:
-                taste[_pairs_of(exclude, asked[at])] = -np.inf
+                taste[pairs_of(exclude, asked[at])] = -np.inf
             best = np.argsort(-taste, axis=1, kind="stable")[:, :k]
             left = np.take_along_axis(taste, best, axis=1) > -np.inf
             top[at, : best.shape[1]] = np.where(left, best, -1)
@@ -235,13 +235,6 @@ def _directions(generator: Generator, n: int, dim: int) -> FloatArray:
 def _blocks(n_rows: int, width: int) -> Iterator[slice]:
     step = max(1, BLOCK // width)
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
-
-
-def _pairs_of(log: Interactions, users: Positions) -> tuple[NDArray[np.intp], IntArray]:
-    """The row of the block and the item of every pair that these users have in the log."""
-    have = log.user_counts[users]
-    row = np.repeat(np.arange(len(users)), have)
-    return row, log.item_ix[log.user_starts[users][row] + places_in_groups(have)]
 
 
 def _check_rows(recommended: Positions, n_users: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpop.adapters.files import read_vectors
+from counterpop.adapters.sources import Sources
 from counterpop.auditing import Audit, audit, audit_model
 from counterpop.debiasing import as_embeddings, in_order_of
 from counterpop.interactions import Interactions, restrict
@@ -40,8 +40,7 @@ def audit_vectors(
 
     Every user and item of the log needs a vector, unless `drop_unknown` leaves out those without.
     """
-    (users, user_ids), (items, item_ids) = read_vectors(str(user_vectors)), read_vectors(str(item_vectors))
-    vectors = as_embeddings(users, items, log, user_ids, item_ids)
+    vectors = as_embeddings(log=log, **Sources(user_vectors, item_vectors).read())
     known = in_order_of(log, vectors, drop_unknown)
     held, notes = _match(later, known)
     axis = np.eye(1, vectors.dim, dtype=np.float32)[0]  # any direction: at strength 0 it changes nothing

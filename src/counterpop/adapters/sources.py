@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from counterpop.adapters.files import read_ids, read_model, read_vectors
@@ -52,27 +54,27 @@ def debias_files(
     out: str | Path,
     *,
     holdout: str | Path | None = None,
-    user: str = "user",
-    item: str = "item",
+    columns: Mapping[str, Any] = MappingProxyType({}),
     write_vectors: bool = False,
     **settings: Any,
 ) -> Debiasing:
     """Runs `debias` on files and writes the adjustment and its report into the folder `out`.
 
-    The folder also records where everything came from, for `check_files`.
+    `columns` are keywords of `read_interactions` for both logs. The folder also records where everything came from, for
+    `check_files`.
     """
     check_target(out, "adjustment")
     chosen = DebiasSettings.of(settings)
     chosen.report("reading")
     vectors = sources.read()
-    log = read_interactions(interactions, user=user, item=item)
-    later = read_interactions(holdout, user=user, item=item) if holdout else None
+    log = read_interactions(interactions, **columns)
+    later = read_interactions(holdout, **columns) if holdout else None
     chosen.report("matching vectors and log")
     found = debias(**vectors, interactions=log, holdout=later, **settings)
     chosen.report("writing")
     paths = vars(sources) | {"interactions": interactions}
     origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
-    origin |= {"user": user, "item": item, "target": found.target, "floor": found.floor, "k": found.k}
+    origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
     adjusted = adjust(found.embeddings, found) if write_vectors else None
     save_adjustment(found, out, adjusted, origin | {"seed": chosen.seed})
     write_debiasing(found, Path(out) / "report.html", Path(sources.model or interactions).name)
@@ -84,8 +86,7 @@ def check_files(
     interactions: str | Path,
     sources: Sources | None = None,
     *,
-    user: str | None = None,
-    item: str | None = None,
+    columns: Mapping[str, Any] = MappingProxyType({}),
     **settings: Any,
 ) -> Drift:
     """Runs `check_drift` on the adjustment in a folder and a new log.
@@ -104,9 +105,9 @@ def check_files(
         sources = Sources(**paths)
     settings = {name: origin[name] for name in ("target", "floor", "k", "seed") if name in origin} | settings
     vectors = sources.read()
-    user, item = user or origin.get("user", "user"), item or origin.get("item", "item")
-    new = read_interactions(interactions, user=user, item=item)
+    recorded = origin.get("columns") or {side: origin[side] for side in ("user", "item") if side in origin}
+    new = read_interactions(interactions, **{**recorded, **columns})
     old, trained_on = origin.get("interactions"), None
     if old and Path(old).exists() and Path(old).resolve() != Path(interactions).resolve():
-        trained_on = read_interactions(old, user=origin["user"], item=origin["item"])
+        trained_on = read_interactions(old, **recorded)
     return check_drift(adjustment, **vectors, interactions=new, trained_on=trained_on, **settings)

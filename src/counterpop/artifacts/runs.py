@@ -48,11 +48,13 @@ class SavedRun:
     def recommender(self, known: Development, on: On = "test") -> Recommender:
         """The model to use on a part, at its tuned strengths; at strengths 0, with a warning, before it is tuned.
 
-        For test and serving this is the final model, which leaves out train and validation items. For validation it
-        is the model that was trained without validation, which leaves out train items.
+        For test and serving this is the final model, which leaves out all that users are known to have touched: train,
+        validation and the ordinary part, with or without a refit. For validation it is the model that was trained
+        without validation, which leaves out train items.
         """
         run, tuning = self.run, self.manifest["tuning"] or {}
-        if not tuning and run.model.dials is not None:
+        trial = self.recommender(known, "valid") if run.refit is not None and on == "test" else None
+        if not tuning and run.model.dials is not None and trial is None:
             text = f"{self.path} has not been tuned, so its strengths are 0; run `counterpop tune` first"
             warnings.warn(CounterpopWarning(text), stacklevel=2)
         model = run.final if on == "test" else run.model
@@ -66,7 +68,8 @@ class SavedRun:
             **vars(adjustment),
             embeddings=model.embeddings,
             seen=known.refit_train() if on == "test" else known.train,
-            refit=run.refit is not None and on == "test",
+            refit=trial is not None,
+            trial=trial,
         )
 
 
@@ -78,7 +81,8 @@ def load(path: str | Path) -> Recommender:
 def audit_run(path: str | Path, k: int = 20) -> tuple[dict[str, Audit], Recommender]:
     """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; and the model.
 
-    Lists are for all users of the part that the model was trained on, and leave that part out.
+    Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
+    what `recommend` leaves out.
     """
     saved, split = load_run(path), load_split(path)
     model = saved.recommender(split.development)

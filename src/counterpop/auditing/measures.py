@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,9 +96,9 @@ def audit_model(
     notes: Mapping[str, int] | None = None,
     threads: int | None = None,
 ) -> Audit:
-    """The bias of a model's lists for all users who have a row in the log; items they already have are not ranked."""
+    """The bias of a model's lists for all users who have a row in the log; what they leave out is up to the model."""
     users = np.flatnonzero(log.user_counts).astype(np.int32)
-    lists, _ = replace(recommender, seen=log).recommend(users, k, threads=threads)
+    lists, _ = recommender.recommend(users, k, threads=threads)
     return audit(lists, users, log, held=held, ledger=ledger, notes=notes)
 
 

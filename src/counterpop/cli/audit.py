@@ -12,7 +12,7 @@ from counterpop.adapters.audits import audit_lists, audit_vectors
 from counterpop.artifacts import audit_run
 from counterpop.auditing import Audit
 from counterpop.cli import shell
-from counterpop.cli.options import seed_option
+from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option
 from counterpop.cli.progress import output, working
 from counterpop.readers import read_interactions
 from counterpop.reporting import audit_table, write_audit
@@ -21,7 +21,7 @@ K = 20  # default length of a model's lists
 NEEDS = {  # options that would be ignored without another one
     "recommendations": ("list_user", "list_item", "rank", "score", "keep_unknown"),
     "item_vectors": ("drop_unknown",),
-    "interactions": ("user", "item", "holdout"),
+    "interactions": (*LOG_OPTIONS, "holdout"),
 }
 
 
@@ -40,8 +40,7 @@ Any other system:
 @click.option("--item-vectors", type=click.Path(), help="npy, npz, safetensors or parquet.")
 @click.option("--interactions", type=click.Path(), help="The log that the lists or vectors were made from.")
 @click.option("--holdout", type=click.Path(), help="A later log with what users liked, for equal opportunity.")
-@click.option("--user", default="user", show_default=True, help="Column of user ids in the logs.")
-@click.option("--item", default="item", show_default=True, help="Column of item ids in the logs.")
+@log_options
 @click.option("--list-user", help="Column of user ids in the lists. [default: same as in the logs]")
 @click.option("--list-item", help="Column of item ids in the lists. [default: same as in the logs]")
 @click.option("--rank", help="Column to sort the lists by, 1 is best. [default: rank, if there is one]")
@@ -83,11 +82,11 @@ def command(run: str | None, html: str | None, quiet: bool, **options: Any) -> d
 
 def _audit_files(options: dict[str, Any]) -> tuple[dict[str, Audit], dict[str, Any]]:
     """The audit of another system under the name of its file, and what --json adds to it."""
-    columns = {"user": options["user"], "item": options["item"]}
+    columns = pop_columns(options)
     log = read_interactions(options["interactions"], **columns)
     later = read_interactions(options["holdout"], **columns) if options["holdout"] else None
     if lists := options["recommendations"]:
-        columns = {side: options[f"list_{side}"] or columns[side] for side in columns}
+        columns = {side: options[f"list_{side}"] or columns[side] for side in ("user", "item")}
         how = {name: options[name] for name in ("rank", "score", "k", "keep_unknown")}
         one, order = audit_lists(lists, log, later, **columns, **how)
         return {Path(lists).stem: one}, {"recommendations": lists, "order": order}

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from counterpop.adapters.sources import Sources, check_files, debias_files
 from counterpop.cli import shell
-from counterpop.cli.options import floor_option, k_option, seed_option, target_option
+from counterpop.cli.options import floor_option, k_option, log_options, pop_columns, seed_option, target_option
 from counterpop.cli.progress import output, working
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.drift import Drift
@@ -35,8 +35,7 @@ Does it still fit?
 @click.option("--item-ids", type=click.Path(), help="Ids of the item vectors: npy, or text with one per line.")
 @click.option("--interactions", type=click.Path(), required=True, help="The log the vectors were trained on.")
 @click.option("--holdout", type=click.Path(), help="A later log, to tune and test the strengths on.")
-@click.option("--user", default="user", show_default=True, help="Column of user ids.")
-@click.option("--item", default="item", show_default=True, help="Column of item ids.")
+@log_options
 @target_option(help="Metric to optimise on held-out pairs that hold every item about equally often.")
 @floor_option(help="Keep at least this share of the plain model's metric on ordinary held-out pairs.")
 @k_option()
@@ -66,8 +65,9 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
     except InputError as error:
         raise click.UsageError(str(error)) from None
     if out is not None and sources is not None:
+        columns = pop_columns(options)
         with working("reading") as report:
-            found = debias_files(sources, out=out, report=report, **options)
+            found = debias_files(sources, out=out, report=report, columns=columns, **options)
         if not quiet:
             _print_debiasing(found, out)
         return {"out": out, **found.to_json()}
@@ -75,8 +75,9 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
         raise click.UsageError("--check takes the new log as --interactions, and writes nothing")
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source(name) != ParameterSource.DEFAULT}
+    columns = pop_columns(given)
     with working("reading") as report:
-        drift = check_files(str(check), sources=sources, report=report, **given)
+        drift = check_files(str(check), sources=sources, report=report, columns=columns, **given)
     if not quiet:
         _print_drift(drift)
     return {"check": check, **drift.to_json()}

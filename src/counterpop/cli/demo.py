@@ -12,7 +12,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import seed_option
 from counterpop.cli.progress import output, training_progress
 from counterpop.demo import make_demo
-from counterpop.reporting import comparison_table
+from counterpop.reporting import comparison_table, gain_and_price
 
 
 @click.command(epilog="Example: counterpop demo --out demo")
@@ -35,8 +35,10 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
         output.print(comparison_table(list(reports.values())))
         truth = reports["run"].truth or {}
         output.print(
+            *gain_and_price(reports["run"].evaluation),
             f"Of the items that users truly like most, the lists find {truth['plain']:.1%} before the adjustment "
-            f"and {truth['adjusted']:.1%} after. Open {Path(out) / 'report.html'}."
+            f"and {truth['adjusted']:.1%} after. Open {Path(out) / 'report.html'}.",
+            sep="\n",
         )
     runs = {name: one.evaluation.to_json() | {"true_taste_recall": one.truth} for name, one in reports.items()}
     return {"out": out, **runs}

@@ -10,7 +10,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import k_option, seed_option
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
-from counterpop.reporting import comparison_table, summarise
+from counterpop.reporting import comparison_table, gain_and_price, summarise
 
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
@@ -19,15 +19,22 @@ from counterpop.reporting import comparison_table, summarise
     "--on", type=click.Choice(["valid", "test"]), default="test", show_default=True, help="Part to measure on."
 )
 @k_option()
-@click.option("--against", type=click.Path(), help="Another run of the same split, to compare with in a paired test.")
+@click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
 @seed_option(help="Seed of the bootstrap.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:
     """Measure a run on held-out data, plain and adjusted, with 95 % intervals.
 
     Recall, hit rate and NDCG are means over the users who have a held-out item. Average popularity, tail share,
-    coverage, Gini and the five popularity groups describe what the lists expose. Train items are never ranked; on
-    test, validation items are left out only if the model was refit on them.
+    coverage, Gini and the five popularity groups describe what the lists expose. On test the lists are those of
+    `recommend`: they leave out items of a user's train and validation pairs. On validation they leave out train items.
+
+    Two figures belong together: recall if every item were shown equally often (an even test part), and as traffic is
+    today (ordinary pairs, which the split holds out of train unless it was made with --ordinary 0). The change of the
+    second is the price of the adjustment. After a refit, which trains on the ordinary pairs, it is measured on the
+    model before it, at the same strengths.
+
+    --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
     reports = []
     for path in [run, *([against] if against else [])]:
@@ -39,5 +46,5 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         difference = compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
         result["against"] = {"run": against, **evaluations[1].to_json(), "difference": difference}
     if not quiet:
-        output.print(comparison_table(reports))
+        output.print(comparison_table(reports, seed), *gain_and_price(evaluations[0]), sep="\n")
     return result

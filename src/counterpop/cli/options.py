@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -45,3 +46,36 @@ floor_option = partial(
     metavar="METRIC=SHARE",
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
+
+_LOG_OPTIONS = (
+    _option("--user", default="user", help="Column of user ids in the logs."),
+    _option("--item", default="item", help="Column of item ids in the logs."),
+    click.option("--rating", help="Column of ratings, for --min-rating. [default: rating]"),
+    click.option("--min-rating", type=float, help="Drop rows rated lower."),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="Whether the first line names the columns; if not: user, item, rating, time.",
+    ),
+    click.option("--lists", is_flag=True, help='Each line of a .txt file is "user item item ...".'),
+)
+LOG_OPTIONS = ("user", "item", "rating", "min_rating", "header", "lists")
+
+
+def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that say how logs are read."""
+    for option in reversed(_LOG_OPTIONS):
+        function = option(function)
+    return function
+
+
+def pop_columns(options: dict[str, Any]) -> dict[str, Any]:
+    """Removes the log options and returns them as keywords of `read_interactions`."""
+    columns = {name: options.pop(name) for name in LOG_OPTIONS if name in options}
+    if columns.pop("lists", False):
+        if columns.get("header") is not None:
+            raise click.UsageError("--lists does not go with --header or --no-header")
+        columns["header"] = "lists"
+    if "user" in columns and columns["user"] == columns.get("item"):
+        raise click.UsageError(f"--user and --item both name {columns['user']!r}")
+    return columns

@@ -50,8 +50,8 @@ def command(
     interruption. docs/serving.md and /openapi.json describe every path. Ctrl-C stops the server.
     """
     try:
-        from counterpop.serving.folders import source_of
         from counterpop.serving.server import read_tokens, serve
+        from counterpop.serving.watching import source_of
     except ImportError as error:
         raise InputError(
             f"the server needs {error.name}, which is not installed; pip install 'counterpop[serve]'"

@@ -9,12 +9,12 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
+from counterpop.cli.options import log_options, pop_columns
 from counterpop.cli.progress import output, working
 from counterpop.readers import read_interactions
-from counterpop.splits import PROTOCOLS, Carve
+from counterpop.splits import PROTOCOLS, Carve, Split, split_from_logs
 
 ONLY_FOR = {"as-given": ("carve",), "mixed": ("proportion",)}  # options of one protocol
-COLUMNS = ("user", "item", "rating", "min_rating", "time", "header")
 
 
 class Amount(click.ParamType[float]):
@@ -29,36 +29,52 @@ class Amount(click.ParamType[float]):
             self.fail(f"{value!r} is not a number", param, ctx)
 
 
-@click.command(epilog="Example: counterpop split log.csv --protocol uniform --test 0.1 --valid 0.1 --out SPLIT")
-@click.argument("data", type=click.Path())
-@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), required=True, help="How the parts are drawn.")
-@click.option(
-    "--test", type=Amount(), help="Share of the test part; uniform also takes a number of pairs of each item."
+@click.command(
+    epilog="""\b
+Example: counterpop split log.csv --protocol uniform --test 0.1 --valid 0.1 --out SPLIT
+Separate files:
+         counterpop split --train train.txt --valid valid.txt --test test.txt --out SPLIT
+"""
 )
-@click.option("--valid", type=Amount(), help="Share of the validation part, or a number of pairs of each item.")
+@click.argument("data", type=click.Path(), required=False)
+@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), help="How the parts of DATA are drawn.")
+@click.option("--train", type=click.Path(), help="Instead of DATA: the file of the train part.")
+@click.option(
+    "--test",
+    metavar="F|FILE",
+    help="Share of the test part; uniform also takes a number of pairs of each item. With --train: its file.",
+)
+@click.option(
+    "--valid",
+    metavar="F|FILE",
+    help="Share of the validation part, or a number of pairs of each item. With --train: its file, if there is one.",
+)
 @click.option("--out", type=click.Path(), required=True, help="The split folder to write.")
-@click.option("--user", default="user", show_default=True, help="Column of user ids.")
-@click.option("--item", default="item", show_default=True, help="Column of item ids.")
-@click.option("--rating", help="Column of ratings, for --min-rating.")
-@click.option("--min-rating", type=float, help="Drop rows rated lower.")
-@click.option("--time", help="Column of timestamps.")
+@log_options
+@click.option("--time", help="Column of timestamps. [default: timestamp, in .inter files]")
 @click.option("--split-column", help="Column of the log's own split, for as-given.")
-@click.option("--header/--no-header", default=True, help="Whether the first line names the columns.")
+@click.option("--drop-repeated", is_flag=True, help="With --train: keep a pair of two files only in the earlier part.")
 @click.option(
     "--carve",
     type=click.Choice(get_args(Carve)),
     default="auto",
     show_default=True,
-    help="as-given: how to draw a missing validation part from train; auto: the way the test was drawn.",
+    help="as-given, --train: how to draw a missing validation part from train; auto: the way the test was drawn.",
 )
 @click.option("--proportion", type=float, default=1.0, show_default=True, help="mixed: intervened share of test.")
-@click.option("--ordinary", type=float, default=0.0, show_default=True, help="Share of train kept for `tune --floor`.")
+@click.option(
+    "--ordinary",
+    type=float,
+    help="Share of train held out as observed, which shows what an adjustment costs. "
+    "[default: 0.05; random and temporal: 0]",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
-def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> dict[str, Any]:
+def command(data: str | None, train: str | None, out: str, quiet: bool, **options: Any) -> dict[str, Any]:
     """Split a log into train, validation and test, and save the parts with a manifest.
 
-    DATA is csv, tsv, parquet, npz, RecBole .inter, or text lines "user item item ...".
+    DATA is csv, tsv, parquet, npz, RecBole .inter, or .txt with lines "user item item ..." or "user item rating". With
+    --train and --test, each part is a file of its own; without --valid, a validation part is carved out of train.
 
     \b
     as-given    the log's own split column (0 train, 1 train intervened, 2 validation, 3 test)
@@ -68,23 +84,47 @@ def command(data: str, protocol: str, out: str, quiet: bool, **options: Any) -> 
     intervened  drawn as if items were exposed evenly (as in DICE)
     mixed       a share of the test part, --proportion, is intervened
     """
-    settings = {name: options[name] for name in ("test", "valid") if options[name] is not None}
+    columns = pop_columns(options) | {"time": options["time"]}
+    if (data is None) == (train is None) or (data is None) == (options["protocol"] is not None):
+        raise click.UsageError("give DATA and --protocol, or one file each as --train and --test")
+    artifacts.check_target(out, "split")
+    split, n_rows = _split_log(data, columns, options) if data else _split_files(train, columns, options)
+    artifacts.save_split(split, out)
+    counts = split.manifest.counts
+    pairs = sum(counts.values()) - counts["intervened"]  # which train includes
+    sizes = {"users": split.train.n_users, "items": split.train.n_items, "pairs": pairs, "merged": n_rows - pairs}
+    if not quiet:
+        parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        output.print(f"{sizes['users']:,} users x {sizes['items']:,} items, {pairs:,} pairs: {parts}. Wrote {out}.")
+        if sizes["merged"]:
+            output.print(f"{sizes['merged']:,} rows repeated a pair and were merged into it.")
+    return asdict(split.manifest) | sizes | {"out": out}
+
+
+def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any]) -> tuple[Split, int]:
+    """The split of one file, and the number of rows read."""
+    protocol = options["protocol"]
+    settings = {name: Amount()(options[name]) for name in ("test", "valid") if options[name] is not None}
     if protocol == "as-given" and settings:
         raise click.UsageError("--test and --valid do not go with as-given, which uses the split column of the log")
-    if options["user"] == options["item"]:
-        raise click.UsageError(f"--user and --item both name {options['user']!r}")
-    artifacts.check_target(out, "split")
-    settings |= {name: options[name] for name in ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))}
+    if options["drop_repeated"]:
+        raise click.UsageError("--drop-repeated works only together with --train")
+    names = ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))
+    settings |= {name: options[name] for name in names if options[name] is not None}
     with working(f"reading {data}"):
-        columns = {name: options[name] for name in COLUMNS}
         log = read_interactions(data, split=protocol == "as-given" and options["split_column"], **columns)
     with working("splitting"):
-        split = PROTOCOLS[protocol](log, **settings)
-        artifacts.save_split(split, out)
-    sizes = {"users": log.n_users, "items": log.n_items, "pairs": len(log), "merged": log.merged}
-    if not quiet:
-        parts = ", ".join(f"{count:,} {name}" for name, count in split.manifest.counts.items() if count)
-        output.print(f"{log.n_users:,} users x {log.n_items:,} items, {len(log):,} pairs: {parts}. Wrote {out}.")
-        if log.merged:
-            output.print(f"{log.merged:,} rows repeated a pair and were merged into it.")
-    return asdict(split.manifest) | sizes | {"out": out}
+        return PROTOCOLS[protocol](log, **settings), len(log) + log.merged
+
+
+def _split_files(train: str | None, columns: dict[str, Any], options: dict[str, Any]) -> tuple[Split, int]:
+    """The split that separate files make, and the number of rows read."""
+    paths = {"train": train} | {name: options[name] for name in ("test", "valid") if options[name] is not None}
+    if "test" not in paths or options["split_column"]:
+        raise click.UsageError("--train needs a file as --test, and does not go with --split-column")
+    with working("reading"):
+        logs = {name: read_interactions(path, split=False, **columns) for name, path in paths.items()}
+    names = ("drop_repeated", "carve", "ordinary", "seed")
+    settings: dict[str, Any] = {name: options[name] for name in names if options[name] is not None}
+    with working("splitting"):
+        return split_from_logs(**(logs | settings)), sum(len(log) + log.merged for log in logs.values())

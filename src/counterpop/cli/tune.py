@@ -13,20 +13,16 @@ from counterpop.cli.progress import output, working
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import tune
 
+WHICH = "Direction to remove from {} vectors. [default: ledger; {} if the run has none]"
+
 
 @click.command(epilog="Example: counterpop tune RUN --target recall --floor ndcg=0.98")
 @click.argument("run", type=click.Path())
 @target_option()
 @floor_option()
 @k_option()
-@click.option(
-    "--item-direction", type=click.Choice(get_args(ItemDirection)), help="Popular direction. [default: from the ledger]"
-)
-@click.option(
-    "--user-direction",
-    type=click.Choice(get_args(UserDirection)),
-    help="Conformity direction. [default: from the ledger]",
-)
+@click.option("--item-direction", type=click.Choice(get_args(ItemDirection)), help=WHICH.format("item", "head-mean"))
+@click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help=WHICH.format("user", "mean"))
 @seed_option()
 @shell
 def command(run: str, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:

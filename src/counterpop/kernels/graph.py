@@ -1,4 +1,4 @@
-"""LightGCN on the CPU: propagation over the graph, and Adam. Threads own rows of the result; nobody shares one."""
+"""LightGCN on the CPU: propagation over the graph, and Adam. Each thread owns rows of the result; none is shared."""
 
 import numpy as np
 from numba import njit

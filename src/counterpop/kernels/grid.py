@@ -95,7 +95,8 @@ def search_grid(
         for m in range(n_pool):
             pool_tie[m] = tie[pool[m]]
             pool_held[m] = held_weight[pool[m]]
-        share = total / (last - first)  # 1 where every held-out pair counts the same
+        n_held = last - first
+        share, best_gain = total / n_held, ideal[min(n_held, k)]  # share: 1 if every held-out pair counts the same
         weight[0] += share
         n_chosen = min(k, n_pool)
         for place in range(n_chosen):
@@ -103,21 +104,8 @@ def search_grid(
         for g in range(len(near)):
             a, c = item_shift[b, g], user_shift[b, g]
             n_chosen = _choose_from_pool(planes, n_pool, a, c, pool_tie, shifted, chosen, n_chosen, k)
-            _measure(
-                chosen[:n_chosen],
-                shifted,
-                pool_tie,
-                pool_held,
-                pool,
-                last - first,
-                share,
-                ideal[min(last - first, k)],
-                counts,
-                tail,
-                sums[g],
-                exposure,
-                g,
-            )
+            held = pool_held, pool, n_held, share, best_gain
+            _measure(chosen[:n_chosen], shifted, pool_tie, *held, counts, tail, sums[g], exposure, g)
         for n in range(first, last):
             held_weight[held_items[n]] = 0
         for m in range(n_pool):

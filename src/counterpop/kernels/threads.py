@@ -19,7 +19,7 @@ def core_count() -> int:
 def crew(parts: int) -> Iterator[Callable[[Callable[[int], T]], list[T]]]:
     """Threads for many rounds of work: called with `work`, returns [work(0), ..., work(parts - 1)].
 
-    Each part runs in a thread of its own; one part alone runs in this thread.
+    Each part runs in a thread of its own; a single part runs in this thread.
     """
     if parts == 1:
         yield lambda work: [work(0)]
@@ -35,7 +35,7 @@ def in_parallel(work: Callable[[int], T], parts: int) -> list[T]:
 
 
 def in_stretches(work: Callable[[int, slice], T], n: int, threads: int) -> list[T]:
-    """`work(part, stretch)` for the stretches of [0, n), each in a thread of its own, BLAS in none.
+    """`work(part, stretch)` for the stretches of [0, n), each in a thread of its own, without BLAS threads.
 
     Left to itself, BLAS starts threads of its own that go on spinning after each product and take the cores
     from the kernels that follow it.

@@ -9,7 +9,7 @@ import counterpop as cp
 from counterpop.paper import published
 from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, find_method, title_of
+from counterpop.paper.plan import BACKBONE_TITLES, title_of
 from counterpop.paper.published import BACKBONES, DATASETS, METHODS, METRICS, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, but, compare_pairs, judge_orders, summarise
 from counterpop.paper.runs import Bench
@@ -30,8 +30,8 @@ def make_table3(bench: Bench) -> Item:
     rows = []
     for cell in cells:
         if cell.records:
-            beside = published.table3(cell.backbone, cell.dataset, cell.method)
-            rows.append(cell.row() | {"published": beside, "chosen": cell.chosen()})
+            printed = published.table3(cell.backbone, cell.dataset, cell.method)
+            rows.append(cell.row() | {"published": printed, "chosen": cell.chosen()})
     tables = [_table(backbone, cells) for backbone in BACKBONES]
     return Item(
         "table3",
@@ -49,8 +49,8 @@ def make_table3(bench: Bench) -> Item:
 def _table(backbone: str, cells: list[Cell]) -> Table:
     rows = []
     for cell in (cell for cell in cells if cell.backbone == backbone):
-        beside = published.table3(backbone, cell.dataset, cell.method)
-        figures = [value for metric in METRICS for value in (cell.figure(metric), f"{beside[metric]:.3f}")]
+        printed = published.table3(backbone, cell.dataset, cell.method)
+        figures = [value for metric in METRICS for value in (cell.figure(metric), f"{printed[metric]:.3f}")]
         rows.append([TITLES[cell.dataset], title_of(cell.method), *figures])
     columns = [title for metric in METRICS for title in (METRIC_TITLES[metric], "published")]
     note = "In brackets: 95 % intervals, over seeds if there are several, otherwise over the users of the one run."
@@ -80,8 +80,8 @@ def _claims(cells: list[Cell]) -> list[Claim]:
             if method == other and cell.records and full.records:
                 case = f"{BACKBONE_TITLES[backbone]} {TITLES[dataset]}"
                 ours[case] = (full.mean() or 0.0, cell.mean() or 0.0)
-                beside = [published.table3(backbone, dataset, m)["recall"] for m in (OURS, other)]
-                theirs[case] = (beside[0], beside[1])
+                printed = [published.table3(backbone, dataset, m)["recall"] for m in (OURS, other)]
+                theirs[case] = (printed[0], printed[1])
         text = f"The gradient method has a higher recall than {title_of(other)} on every data set."
         claims.append(compare_pairs(text, ours, theirs))
     own = _against_published([cell for cell in cells if cell.method == OURS], METRICS)
@@ -108,12 +108,12 @@ def _against_published(cells: list[Cell], metrics: tuple[str, ...]) -> dict[str,
     """Whether each figure that we could make reaches the published one."""
     reached = {}
     for cell in cells:
-        beside = published.table3(cell.backbone, cell.dataset, cell.method)
+        printed = published.table3(cell.backbone, cell.dataset, cell.method)
         for metric in metrics:
             mean = cell.mean(metric)
             if mean is not None:
-                case = f"{cell.title} {METRIC_TITLES[metric]} ({mean:.4f} against {beside[metric]:.3f})"
-                reached[case] = mean >= beside[metric]
+                case = f"{cell.title} {METRIC_TITLES[metric]} ({mean:.4f} against {printed[metric]:.3f})"
+                reached[case] = mean >= printed[metric]
     return reached
 
 
@@ -121,7 +121,7 @@ def make_losses(bench: Bench) -> Item:
     """BPR against BCE, with plain training and with the gradient method."""
     rows: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
-    losses = find_method(PLAIN).losses
+    losses = cp.Plain.losses
     for dataset, loss, method in itertools.product(LOSS_DATASETS, losses, LOSS_METHODS):
         row: dict[str, Any] = {"dataset": dataset, "loss": loss, "method": method}
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 
 from counterpop.paper.results import Figure
-from counterpop.reporting.figures import COLORS, DASHES, SYMBOLS, framed
+from counterpop.reporting.figures import COLORS, DASHES, SYMBOLS, framed, heat_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,17 +27,7 @@ def interactive(figure: Figure) -> go.Figure:
     for n, series in enumerate(figure.series):
         color = COLORS[n % len(COLORS)]
         if figure.kind == "map":
-            traces.append(
-                go.Heatmap(
-                    name=series["name"],
-                    x=series["x"],
-                    y=series["y"],
-                    z=series["z"],
-                    colorscale="Viridis",
-                    colorbar={"thickness": 14, "outlinewidth": 0},
-                    hovertemplate="item %{y}, user %{x}<br>%{z:.4f}<extra></extra>",
-                )
-            )
+            traces.append(heat_map(series["name"], series["x"], series["y"], series["z"]))
             x, y = series["chosen"]
             ring = {"size": 14, "symbol": "circle-open", "color": "#e8590c", "line": {"width": 3}}
             traces.append(go.Scatter(name="chosen", x=[x], y=[y], mode="markers", marker=ring, cliponaxis=False))

@@ -36,7 +36,7 @@ def make_table5(bench: Bench) -> Item:
             cells.append(full)
             bare_cells.append(bare)
             theirs = published.ABLATION[dataset, backbone]
-            beside = (f"{theirs[0]:.3f}", f"{theirs[1]:.3f}", *[" or ".join(f"{v:.3f}" for v in theirs[2])] * 2)
+            printed = (f"{theirs[0]:.3f}", f"{theirs[1]:.3f}", *[" or ".join(f"{v:.3f}" for v in theirs[2])] * 2)
             figures = [
                 {metric: full.figure(metric) for metric in METRICS},
                 {metric: bare.figure(metric) for metric in METRICS},
@@ -45,7 +45,7 @@ def make_table5(bench: Bench) -> Item:
             ]
             rows += [
                 {"dataset": dataset, "backbone": backbone, "variant": variant, **found, "published": text}
-                for variant, found, text in zip(VARIANTS, figures, beside, strict=True)
+                for variant, found, text in zip(VARIANTS, figures, printed, strict=True)
             ]
     table = Table(
         "Test figures of the whole method and of its parts",

@@ -29,18 +29,11 @@ Watch = Callable[[str], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained run, its model as adjusted on validation, and the grid that the strengths were chosen from."""
+    """A trained run, and its model as tuned on validation."""
 
     run: cp.Run
-    adjustment: cp.Recommender
-    grid: cp.Grid
+    tuned: cp.Tuned
     seconds: float
-
-
-def tune_run(run: cp.Run, known: cp.Development) -> tuple[cp.Recommender, cp.Grid]:
-    """The adjusted model that validation chooses, and the grid it was chosen from."""
-    tuned = cp.tune(run, known, k=K)
-    return tuned, tuned.grid
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +48,7 @@ class Tools:
     """What a run is made with; a machine without numba or polars brings its own."""
 
     load: Callable[[Path], cp.Split] = load_dataset
-    tune: Callable[[cp.Run, cp.Development], tuple[cp.Recommender, cp.Grid]] = tune_run
+    tune: Callable[..., cp.Tuned] = field(default_factory=lambda: cp.tune)
     evaluate: Callable[..., cp.Evaluation] = field(default_factory=lambda: cp.evaluate)
     search: Callable[..., cp.Grid] = field(default_factory=lambda: cp.search_strengths)
 
@@ -137,8 +130,8 @@ class Bench:
         def make() -> Record:
             fitted = self._fit(name, settings)
             self._fitted[self._name_of(name, settings)] = fitted
-            run, adjustment, grid = fitted.run, fitted.adjustment, fitted.grid
-            strengths = adjustment.item_strength, adjustment.user_strength
+            run, grid = fitted.run, fitted.tuned.grid
+            strengths = fitted.tuned.item_strength, fitted.tuned.user_strength
             return {
                 "dataset": name,
                 "settings": run.settings,
@@ -167,7 +160,7 @@ class Bench:
         def make() -> Record:
             self.validated(name, settings)  # leaves the model behind, unless it was made earlier
             fitted = self._fitted.pop(self._name_of(name, settings), None) or self._fit(name, settings)
-            split, final = self.split(name), fitted.adjustment
+            split, final = self.split(name), fitted.tuned
             found = self._tools.evaluate(final, split, on="test", k=K, resamples=RESAMPLES)
             record: Record = {
                 "dataset": name,
@@ -178,7 +171,7 @@ class Bench:
                 "plain": found.plain.to_json(),
                 "comparison": found.comparison,
             }
-            if min(len(fitted.grid.item_strengths), len(fitted.grid.user_strengths)) > 1:
+            if min(len(final.grid.item_strengths), len(final.grid.user_strengths)) > 1:
                 record["sides"] = self._one_side(fitted, split)
             if fitted.run.ledger is not None:
                 record["picture"] = _picture(fitted.run.ledger, _train_of(fitted.run, split))
@@ -215,15 +208,15 @@ class Bench:
             plain_run, run = (
                 self._train(name, known, dict(s) | {"seed": seed}, refit=False) for s in (plain, gradient)
             )
-            fixed, _ = self._tools.tune(run, known)
+            fixed = self._tools.tune(run, known, k=K)
             always = fixed.item_strength, fixed.user_strength
             record: Record = {"proportions": PROPORTIONS, "fixed_strengths": always, "chosen_strengths": []}
             record |= {"plain": [], "fixed": [], "chosen": []}
             for p, split in zip(PROPORTIONS, splits, strict=True):
                 held = mix(known.valid, known.ordinary or known.valid, p, seed)
-                own = cp.choose_strengths(self._search(run, known.train, held))
-                figures = self._search(run, known.train, split.test, always, own)
-                unadjusted = self._search(plain_run, known.train, split.test, (0.0, 0.0))
+                own = cp.choose_strengths(self._search(run, known, held))
+                figures = self._search(run, known, split.test, always, own)
+                unadjusted = self._search(plain_run, known, split.test, (0.0, 0.0))
                 record["plain"].append(_figures(unadjusted.at(0.0, 0.0)))
                 record["fixed"].append(_figures(figures.at(*always)))
                 record["chosen"].append(_figures(figures.at(*own)))
@@ -231,22 +224,21 @@ class Bench:
             return record
 
         key = self._key("mixed", name, dict(gradient) | {"seed": seed})
-        beside = resolve(dict(plain) | {"seed": seed})
-        return self.cache.get(key | {"plain": beside, "mix": [PROPORTIONS, ORDINARY]}, make)
+        key |= {"plain": resolve(dict(plain) | {"seed": seed}), "mix": [PROPORTIONS, ORDINARY]}
+        return self.cache.get(key, make)
 
     def _search(
-        self, run: cp.Run, train: cp.Interactions, held: cp.Interactions, *points: tuple[float, float]
+        self, run: cp.Run, known: cp.Development, held: cp.Interactions, *points: tuple[float, float]
     ) -> cp.Grid:
-        """The metrics of a run's first model over the whole grid of strengths, or over a grid of these points."""
-        directions = cp.find_directions(run.model, train)
-        grid = _crossing(*points) if points else {}
-        return self._tools.search(run.model.embeddings, directions, train, held, k=K, **grid)
+        """The metrics of a run's first model: at these points on test, or over the whole grid on validation pairs."""
+        directions = cp.find_directions(run.model, known.train)
+        grid, seen = (_crossing(*points), known.refit_train()) if points else ({}, known.train)
+        return self._tools.search(run.model.embeddings, directions, seen, held, k=K, **grid)
 
     def _fit(self, name: str, settings: Mapping[str, Any]) -> Fitted:
         split, start = self.split(name), time.perf_counter()
         run = self._train(name, split.development, settings, refit=split.manifest.carved is not None)
-        adjustment, grid = self._tools.tune(run, split.development)
-        return Fitted(run, adjustment, grid, time.perf_counter() - start)
+        return Fitted(run, self._tools.tune(run, split.development, k=K), time.perf_counter() - start)
 
     def _train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
         chosen = resolve(settings)
@@ -256,7 +248,7 @@ class Bench:
 
     def _one_side(self, fitted: Fitted, split: cp.Split) -> dict[str, Any]:
         """Test figures with the item side off, the user side off, and both off; strengths chosen on validation."""
-        grid, final = fitted.grid, fitted.adjustment
+        final, grid = fitted.tuned, fitted.tuned.grid
         recall = np.asarray(grid.values["recall"])
         points = {
             "item off": (0.0, grid.user_strengths[int(recall[0].argmax())]),
@@ -266,7 +258,7 @@ class Bench:
         on_test = self._tools.search(
             fitted.run.embeddings,
             cp.Directions(final.item_direction, final.user_direction),
-            _train_of(fitted.run, split),
+            final.seen,
             split.test,
             k=K,
             **_crossing(*points.values()),

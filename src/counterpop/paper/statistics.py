@@ -82,24 +82,13 @@ def make_table2(bench: Bench) -> Item:
         known, manifest = split.development, split.manifest
         pairs = len(known.refit_train()) + len(split.test)
         intervened = 0 if known.intervened is None else int(np.sum(known.intervened))
-        rows.append(
-            {
-                "dataset": name,
-                "users": known.train.n_users,
-                "items": known.train.n_items,
-                "pairs": pairs,
-                "density": pairs / (known.train.n_users * known.train.n_items),
-                "train": len(known.train),
-                "of_it_intervened": intervened,
-                "valid": len(known.valid),
-                "test": len(split.test),
-                "validation": f"carved, {manifest.carved}" if manifest.carved else "given",
-                "gini_train": manifest.gini["train"],
-                "gini_test": manifest.gini["test"],
-                "untrained_items": manifest.untrained_items,
-            }
-        )
-        sizes = rows[-1]["users"], rows[-1]["items"], pairs
+        sizes = known.train.n_users, known.train.n_items, pairs
+        row = {"dataset": name, "users": sizes[0], "items": sizes[1], "pairs": pairs}
+        row |= {"density": pairs / (sizes[0] * sizes[1]), "train": len(known.train), "of_it_intervened": intervened}
+        row |= {"valid": len(known.valid), "test": len(split.test)}
+        row |= {"validation": f"carved, {manifest.carved}" if manifest.carved else "given"}
+        row |= {f"gini_{part}": manifest.gini[part] for part in ("train", "test")}
+        rows.append(row | {"untrained_items": manifest.untrained_items})
         text = "{:,} users, {:,} items, {:,} interactions"
         claims.append(
             Claim(
@@ -108,22 +97,9 @@ def make_table2(bench: Bench) -> Item:
                 f"Our data have {text.format(*sizes)}.",
             )
         )
-    columns = (
-        "Data set",
-        "Users",
-        "Items",
-        "Pairs",
-        "Density",
-        "Train",
-        "of it intervened",
-        "Validation",
-        "Test",
-        "Validation part",
-        "Gini of train",
-        "Gini of test",
-        "Held-out items without a train pair",
-    )
-    table = Table("Data sets", columns, [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows])
+    columns = ["Data set", "Users", "Items", "Pairs", "Density", "Train", "of it intervened", "Validation", "Test"]
+    columns += ["Validation part", "Gini of train", "Gini of test", "Held-out items without a train pair"]
+    table = Table("Data sets", tuple(columns), [[TITLES[r["dataset"]], *list(r.values())[1:]] for r in rows])
     lead = "The data sets as they are split. The lower the Gini of test, the more evenly its items are represented."
     return Item("table2", "Table II: data sets", lead, (table,), (), tuple(claims), tuple(rows), _absent(bench))
 

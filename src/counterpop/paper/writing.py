@@ -17,8 +17,9 @@ import counterpop as cp
 from counterpop.encoding import to_json, to_plain
 from counterpop.paper.cache import Cache, machine, source
 from counterpop.paper.plan import Plan
-from counterpop.paper.results import Claim, Item, Table, read_item
+from counterpop.paper.results import Item, Table, read_item
 from counterpop.reporting import write_page
+from counterpop.reporting.tables import html_table
 
 VERDICTS = ("confirmed", "stronger", "weaker", "not seen", "not tested")
 TITLE = "A gradient perspective on popularity bias: the paper, reproduced"
@@ -182,7 +183,7 @@ def _markdown(item: Item, made: Mapping[str, Any], heading: str = "# ") -> str:
     parts += [_markdown_table(table) for table in item.tables]
     parts += [f"![{f.caption}](figures/{item.name}-{n}.svg)" for n, f in enumerate(item.figures, 1)]
     parts += ["\n".join(f"- {text}" for text in ("**Missing:**", *item.missing))] if item.missing else []
-    parts += [_markdown_claims(item.claims)] if item.claims else []
+    parts += ["\n".join(f"- **{c.verdict}**: {c.claim} {c.evidence}" for c in item.claims)] if item.claims else []
     return "\n\n".join([*parts, f"*{_how_made(made)}*"])
 
 
@@ -190,10 +191,6 @@ def _markdown_table(table: Table) -> str:
     lines = [table.columns, ["---"] * len(table.columns), *([format_cell(v) for v in row] for row in table.rows)]
     body = "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
     return "\n\n".join([f"**{table.title}**", body, *table.notes])
-
-
-def _markdown_claims(claims: Sequence[Claim]) -> str:
-    return "\n".join(f"- **{claim.verdict}**: {claim.claim} {claim.evidence}" for claim in claims)
 
 
 def _tally(items: Sequence[tuple[Item, Any]]) -> dict[str, int]:
@@ -251,13 +248,8 @@ def _panels(item: Item) -> list[str]:
 def _html_table(table: Table) -> str:
     from counterpop.reporting.page import wide
 
-    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    body = ""
-    for row in table.rows:
-        first, *rest = row
-        cells = "".join(f"<td>{_html_cell(value)}</td>" for value in rest)
-        body += f'<tr><th scope="row">{escape(format_cell(first))}</th>{cells}</tr>'
-    text = f"<table><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>"
+    rows = ((escape(format_cell(first)), map(_html_cell, rest)) for first, *rest in table.rows)
+    text = html_table(map(escape, table.columns), rows)
     notes = "".join(f'<p class="lead">{escape(note)}</p>' for note in table.notes)
     return f"<h3>{escape(table.title)}</h3>{wide(escape(table.title), text)}{notes}"
 

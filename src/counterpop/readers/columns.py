@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from counterpop.errors import InputError
+from counterpop.errors import CounterpopWarning, InputError
 from counterpop.readers.arrays import open_matrix, open_npz
 from counterpop.readers.ids import clean_ids
-from counterpop.readers.tables import Roles, Table, bad_row, check_rows, open_frame, open_pandas, readable
-from counterpop.readers.text import open_adjacency, open_text
+from counterpop.readers.lines import open_lines
+from counterpop.readers.tables import Header, Roles, Table, bad_row, check_rows, open_frame, open_pandas, readable
+from counterpop.readers.text import open_text
 
 EXTENSIONS = ("csv", "tsv", "parquet", "npz", "inter", "txt")
 PARTS = {"train": 0, "intervened": 1, "valid": 2, "validation": 2, "test": 3, "0": 0, "1": 1, "2": 2, "3": 3}
 
 
 def read_columns(
-    source: Any, asked: Roles, *, header: bool = True, min_rating: float | None = None
+    source: Any, asked: Roles, *, header: Header = None, min_rating: float | None = None
 ) -> tuple[Table, dict[str, pl.Series]]:
     """The open source and its columns by role, without the rows rated below `min_rating`; ratings are not returned."""
     table = _open(source, asked, header)
@@ -28,6 +30,8 @@ def read_columns(
     if not rows.height:
         raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
     columns = {role: _CLEANERS[role](rows[role], name, table.label) for role, name in chosen.items()}
+    if note := table.note or ("" if min_rating is not None else _ignored_ratings(table, asked)):
+        warnings.warn(CounterpopWarning(note), stacklevel=3)
     ratings = columns.pop("rating", None)
     if ratings is None or min_rating is None:
         return table, columns
@@ -40,7 +44,18 @@ def read_columns(
     return table, {role: column.filter(kept) for role, column in columns.items()}
 
 
-def _open(source: Any, asked: Roles, header: bool) -> Table:
+def _ignored_ratings(table: Table, asked: Roles) -> str:
+    """A note if the source of a log has ratings; the weights of a matrix are none."""
+    column = asked.get("rating") or "rating"
+    if "rating" not in asked or table.shape is not None or column not in table.names:
+        return ""
+    return (
+        f"the ratings of {table.label} (column {column!r}) were ignored, so every row counts the same; "
+        "pass min_rating= (--min-rating) to drop low ones"
+    )
+
+
+def _open(source: Any, asked: Roles, header: Header) -> Table:
     if isinstance(source, str | Path):
         return _open_file(Path(source), asked, header)
     if isinstance(source, pl.DataFrame | pl.LazyFrame):
@@ -57,7 +72,7 @@ def _open(source: Any, asked: Roles, header: bool) -> Table:
     )
 
 
-def _open_file(path: Path, asked: Roles, header: bool) -> Table:
+def _open_file(path: Path, asked: Roles, header: Header) -> Table:
     if not path.is_file():
         raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}; pass the path of one file")
     if path.stat().st_size == 0:
@@ -68,13 +83,17 @@ def _open_file(path: Path, asked: Roles, header: bool) -> Table:
             f"{path} must end in one of {', '.join('.' + e for e in EXTENSIONS)}, because the extension decides the "
             "format; rename it, or pass a table"
         )
+    if header == "lists" and kind != "txt":
+        raise InputError(
+            f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists'"
+        )
     if kind == "npz":
         return open_npz(path)
     if kind == "txt":
-        return open_adjacency(path, asked)
+        return open_lines(path, asked, header)
     if kind == "parquet":
         return open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet")
-    return open_text(path, kind, asked, header or kind == "inter")
+    return open_text(path, kind, asked, header is not False or kind == "inter")
 
 
 def _numbers(column: pl.Series, name: str, label: str) -> pl.Series:

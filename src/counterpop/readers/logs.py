@@ -12,7 +12,7 @@ from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.readers.columns import read_columns
 from counterpop.readers.ids import BLOCK, index_ids
-from counterpop.readers.tables import Roles
+from counterpop.readers.tables import Header, Roles
 
 
 def read_interactions(
@@ -22,23 +22,31 @@ def read_interactions(
     item: str = "item",
     rating: str | None = None,
     min_rating: float | None = None,
-    time: str | None = None,
+    time: str | Literal[False] | None = None,
     split: str | Literal[False] | None = None,
-    header: bool = True,
+    header: Header = None,
 ) -> Interactions:
     """The log as `Interactions`: each (user, item) pair once, with the ids of both sides in rising order.
 
-    `source` is a path (csv, tsv or RecBole .inter, each also as .gz; parquet; npz of plain arrays; .txt with lines
-    "user item item ..."), a pandas, polars or Arrow table, or a SciPy matrix (positions become ids, stored zeros are
-    ignored, and empty rows and columns keep their position).
+    `source` is a path (csv, tsv or RecBole .inter, each also as .gz; parquet; npz of plain arrays; .txt), a pandas,
+    polars or Arrow table, or a SciPy matrix (positions become ids, stored zeros are ignored, and empty rows and columns
+    keep their position).
 
     - `user`, `item`: the columns of ids. The defaults also find `user_id` and `item_id`.
     - `rating`, `min_rating`: rows rated lower are dropped before anything is counted, so users and items that only
-      have such rows do not appear. The rating column is called "rating" unless named.
+      have such rows do not appear. The rating column is called "rating" unless named. Ratings that are ignored, because
+      `min_rating` is not given, are reported by a `CounterpopWarning`.
     - `time`: a column of numbers, dates or ISO 8601 text. Dates become seconds since 1970, in UTC if they have no zone.
+      The column `timestamp` of an .inter file is used by default; False ignores it.
     - `split`: the log's own split (0 or train, 1 or intervened, 2 or valid, 3 or test), kept as `part`. A column
       called "split" is used by default; False ignores it.
-    - `header=False`: the columns of a csv or tsv are, by position, user, item, rating, time.
+    - `header`: False if a text file has no column names; its columns are then, by position, user, item, rating, time.
+      "lists" if each line of a .txt file is "user item item ...".
+
+    By default, a .txt file is read as rows if its first line names the id columns, or if `rating` or `time` is named
+    (`time` without `rating` is the third of three columns). Otherwise the evidence decides: lists have one line for
+    each user. If all lines have the same number of columns and users repeat, a third column of numbers up to 10, of
+    decimals or of one constant is a rating. A warning says what was decided, and an unclear file is an error.
 
     Integer ids stay integers, and whole floats become integers. All other ids become strings; binary ids of 16 bytes
     are written as UUIDs. A text column of whole numbers is read as integers, so 007 becomes 7; to keep the zeros, pass
@@ -53,9 +61,7 @@ def read_interactions(
     """
     if rating is None and min_rating is not None:
         rating = "rating"
-    asked: Roles = {"user": user, "item": item, "rating": rating, "time": time}
-    if split is not False:
-        asked["split"] = split
+    asked: Roles = {"user": user, "item": item, "rating": rating, "time": time, "split": split}
     table, columns = read_columns(source, asked, header=header, min_rating=min_rating)
     sides = []
     for side, size in zip(("user", "item"), table.shape or (None, None), strict=True):

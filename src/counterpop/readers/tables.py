@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -17,8 +17,10 @@ SECOND_NAMES = {"user": "user_id", "item": "item_id", "name": "title"}  # tried 
 _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 FAILURES = (*_POLARS, OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
-Roles = dict[str, str | None]
-"""The column name asked for in each role; None where the caller named none."""
+Roles = dict[str, str | Literal[False] | None]
+"""The column name asked for in each role; None where the caller named none, False where there must be none."""
+Header = bool | Literal["lists"] | None
+"""Whether the first line names the columns; "lists" for text lines of a user and items, None if it is not known."""
 
 
 class Table(NamedTuple):
@@ -29,16 +31,18 @@ class Table(NamedTuple):
     take: Callable[[dict[str, str]], pl.DataFrame]  # {role: column} -> a frame with one column for each role
     hint: str = ""  # added to the error about a missing column
     shape: tuple[int, int] | None = None  # of a matrix: its empty rows and columns are users and items too
+    declared: Mapping[str, str] = {}  # {role: column} where the format itself says what a column is
+    note: str = ""  # how the source was read, if another reading was possible
 
     def choose(self, asked: Roles) -> dict[str, str]:
         """{role: column} for each column that is asked for or found by its name."""
         chosen = {}
         for role, name in asked.items():
-            if name is None and role in FOUND_BY_NAME and role in self.names:
-                name = role
+            if name is None:
+                name = role if role in FOUND_BY_NAME and role in self.names else self.declared.get(role)
             elif name == role not in self.names and SECOND_NAMES.get(role) in self.names:
                 name = SECOND_NAMES[role]
-            if name is None:
+            if not name:
                 continue
             if name not in self.names:
                 raise InputError(

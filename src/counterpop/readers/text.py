@@ -1,4 +1,4 @@
-"""Text files: csv, tsv, RecBole's .inter, and lines "user item item ..."."""
+"""Text files with columns: csv, tsv and RecBole's .inter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import polars as pl
 
-from counterpop.errors import InputError
 from counterpop.readers.tables import Roles, Table, readable
 
 INFERRED_ROWS = 10_000  # a column whose type changes further down is read a second time, as strings
@@ -52,16 +51,17 @@ def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
                 rows = scan(types).select(wanted).collect()
             except pl.exceptions.ComputeError:  # a column turns into text further down
                 rows = scan(dict.fromkeys(columns, pl.String)).select(wanted).collect()
-                rows = rows.with_columns(_narrow(rows[role]) for role in chosen)
+                rows = rows.with_columns(narrow(rows[role]) for role in chosen)
         while rows.height and all(value is None or value is True for value in rows.row(-1)):
             rows = rows.head(-1)  # blank lines at the end
         return rows.select(*chosen)
 
     hint = ", or header=False if the first line is already a row" if header and kind != "inter" else ""
-    return Table(str(path), names, take, hint)
+    declared = {"time": "timestamp"} if kind == "inter" and "timestamp" in names else {}
+    return Table(str(path), names, take, hint, declared=declared)
 
 
-def _narrow(column: pl.Series) -> pl.Series:
+def narrow(column: pl.Series) -> pl.Series:
     """Text as integers or floats if every value is one."""
     for kind in (pl.Int64, pl.Int128, pl.Float64):
         numbers = column.cast(kind, strict=False)
@@ -79,28 +79,3 @@ def _first_ragged(path: Path, separator: str) -> str:
             if len(fields) > width:
                 return f"line {lines.line_num} has {len(fields)} fields where line 1 has {width}"
     return ""
-
-
-def open_adjacency(path: Path, asked: Roles) -> Table:
-    """A .txt file with one line for each user: the user's id, then the ids of the items."""
-
-    def take(chosen: dict[str, str]) -> pl.DataFrame:
-        with readable(str(path), "text"):
-            lines = pl.Series(path.read_text(encoding="utf-8").splitlines(), dtype=pl.String)
-        if lines.len() and lines.str.contains("\t").all():
-            raise InputError(
-                f'{path} looks like tab-separated columns, not lines "user item item ..."; rename it to .tsv'
-            )
-        words = pl.DataFrame({"words": lines.str.extract_all(r"\S+")}).with_row_index("line", 1)
-        words = words.filter(pl.col("words").list.len() > 0)
-        lonely = words.filter(pl.col("words").list.len() == 1)
-        if lonely.height:
-            raise InputError(
-                f"each line of {path} must hold a user and at least one item, but line {lonely['line'][0]} holds only "
-                f"{lonely['words'][0][0]!r}; remove that line"
-            )
-        pairs = words.select(pl.col("words").list.first().alias("user"), pl.col("words").list.slice(1).alias("item"))
-        pairs = pairs.explode("item")
-        return pairs.select(_narrow(pairs["user"]), _narrow(pairs["item"]))
-
-    return Table(str(path), [asked.get("user") or "user", asked.get("item") or "item"], take)

@@ -11,18 +11,10 @@ from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.summary import summarise
-from counterpop.reporting.tables import audit_table, comparison_table
+from counterpop.reporting.tables import audit_table, comparison_table, gain_and_price
 
-__all__ = [
-    "RunReport",
-    "audit_table",
-    "comparison_table",
-    "summarise",
-    "write_audit",
-    "write_debiasing",
-    "write_page",
-    "write_report",
-]
+__all__ = ["RunReport", "audit_table", "comparison_table", "gain_and_price", "summarise"]
+__all__ += ["write_audit", "write_debiasing", "write_page", "write_report"]
 
 
 def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:

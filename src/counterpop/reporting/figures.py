@@ -202,19 +202,8 @@ def _line(name: str, x: Any, y: Any, color: str, dash: str = "solid", mode: str 
 
 def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall") -> go.Figure:
     """Heat maps of the metrics over the strengths, with `first` shown and the chosen point marked."""
-    maps = [
-        go.Heatmap(
-            name=escape(metric),
-            x=grid.user_strengths,
-            y=grid.item_strengths,
-            z=values,
-            visible=metric == first,
-            colorscale="Viridis",
-            colorbar={"thickness": 14, "outlinewidth": 0},
-            hovertemplate="item %{y}, user %{x}<br>%{z:.4f}<extra></extra>",
-        )
-        for metric, values in grid.values.items()
-    ]
+    strengths = grid.user_strengths, grid.item_strengths
+    maps = [heat_map(name, *strengths, values, visible=name == first) for name, values in grid.values.items()]
     item, user = chosen
     marks = [
         _mark(name, user_strength, item_strength, symbol)
@@ -222,6 +211,12 @@ def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall"
     ]
     axes = {f"{axis}axis_dtick": 0.4 for axis in "xy"}
     return framed([*maps, *marks], "User strength", "Item strength", height=HEIGHT + 60, **axes)
+
+
+def heat_map(name: str, x: Any, y: Any, z: Any, **more: Any) -> go.Heatmap:
+    """A metric over user strengths x and item strengths y."""
+    hover, bar = "item %{y}, user %{x}<br>%{z:.4f}<extra></extra>", {"thickness": 14, "outlinewidth": 0}
+    return go.Heatmap(name=escape(name), x=x, y=y, z=z, colorscale="Viridis", colorbar=bar, hovertemplate=hover, **more)
 
 
 def _mark(name: str, x: float, y: float, symbol: str) -> go.Scatter:

@@ -38,7 +38,7 @@ class RunReport:
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One set of lists compared with another: `rows[metric]` as returned by `evaluation.compare`."""
+    """One set of lists minus another: `rows[metric]` as returned by `evaluation.compare`."""
 
     first: str
     second: str
@@ -67,7 +67,7 @@ def verdict(metric: str, row: Mapping[str, float]) -> str:
 
 
 def own_contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
-    """Adjusted against plain, for every run with a strength other than 0."""
+    """Adjusted minus plain, for every run with a strength other than 0."""
     return [
         Contrast(f"{r.name}, adjusted", f"{r.name}, plain", r.evaluation.comparison)
         for r in reports
@@ -75,11 +75,11 @@ def own_contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
     ]
 
 
-def contrasts(reports: Sequence[RunReport]) -> list[Contrast]:
-    """The final lists of every run against those of the first run, if they can be compared."""
+def contrasts(reports: Sequence[RunReport], seed: int = 0) -> list[Contrast]:
+    """The final lists of the first run minus those of every other run, if they can be compared."""
     first = reports[0]
     return [
-        Contrast(_lists(r), _lists(first), compare(r.evaluation.adjusted, first.evaluation.adjusted))
+        Contrast(_lists(first), _lists(r), compare(first.evaluation.adjusted, r.evaluation.adjusted, seed=seed))
         for r in reports[1:]
         if are_comparable(r, first)
     ]
@@ -105,7 +105,7 @@ def sides(evaluation: Evaluation) -> dict[str, Measures]:
 
 
 def headline(report: RunReport) -> str:
-    """The finding in a few words: what happened to popularity and to recall."""
+    """The finding in a few words: what happened to popularity, to recall, and to recall on ordinary pairs."""
     if not is_adjusted(report.evaluation):
         return "As trained: nothing was removed"
     rows = report.evaluation.comparison
@@ -119,7 +119,9 @@ def headline(report: RunReport) -> str:
         "worse": "recall is worse",
         "no clear difference": "no clear difference in recall",
     }[verdict("recall", rows["recall"])]
-    return f"{popularity}; {recall}"
+    ordinary = report.evaluation.ordinary
+    today = f" ({verdict('recall', ordinary.comparison['recall'])} as traffic is today)" if ordinary else ""
+    return f"{popularity}; {recall}{today}"
 
 
 def explanation(report: RunReport) -> str:

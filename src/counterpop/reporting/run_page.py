@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE
 from counterpop.encoding import to_json
-from counterpop.evaluation import PER_USER
+from counterpop.evaluation import PER_USER, Evaluation
 from counterpop.ledger import GradientPicture, gradient_picture
 from counterpop.reporting import figures, findings
 from counterpop.reporting.findings import SIGNIFICANT, RunReport
@@ -47,6 +47,13 @@ DEFINED = (
         "NDCG@k",
         "Hits near the top count more: DCG = sum of 1 / log2(rank + 1) over the hits, divided by the DCG of a perfect "
         "list with min(k, held-out items) hits. Mean over the same users.",
+    ),
+    (
+        "Two kinds of held-out pairs",
+        "Even pairs hold every item about equally often: they show what would be found if every item were shown "
+        "equally often. Ordinary pairs are drawn from the log as it is: they show what is found as traffic is today, "
+        "which favours items that are popular already. The change on ordinary pairs is the price of the adjustment. "
+        "After a refit, which trains on them, they are measured on the model before it, at the same strengths.",
     ),
     *(
         (DEFINITIONS[name].label, DEFINITIONS[name].text)
@@ -87,12 +94,6 @@ def _tiles(report: RunReport) -> list[Tile]:
     found, mean = report.evaluation, float(report.item_counts.mean())
     both = found.plain, found.adjusted
     times = [f"{m.average_popularity / mean if mean else 0.0:.1f}" for m in both]
-    note = f"recall@{found.k} on {found.on}"
-    if findings.is_adjusted(found):
-        row = found.comparison["recall"]
-        change, low, high = (100 * row[name] for name in ("difference", "low", "high"))
-        word = findings.verdict("recall", row)
-        note += f": {change:+.1f} points ({low:+.1f} to {high:+.1f}), {format_p(row['p_value'])}, {word}"
     tail = (format_figure("tail_share", m.tail_share) for m in both)
     tiles = [
         Tile("Popularity", _change(*times), f"times the interactions of an average item ({mean:,.1f})"),
@@ -101,12 +102,28 @@ def _tiles(report: RunReport) -> list[Tile]:
             _change(*tail),
             "of recommendations are not among the popular items (80&nbsp;% of interactions)",
         ),
-        Tile("Held-out choices found", _change(*(_percent(m.recall) for m in both)), note),
+        *(_recall_tile(one) for one in (found, found.ordinary) if one),
     ]
     if report.truth is not None:
         shown = _change(*(_percent(report.truth[kind]) for kind in ("plain", "adjusted")))
         tiles.append(Tile("True favourites found", shown, "known here because this world is synthetic"))
     return tiles
+
+
+def _recall_tile(found: Evaluation) -> Tile:
+    """Recall before and after: the gain on the measured part, or the price on ordinary pairs."""
+    note = f"recall@{found.k} on {found.on}{' pairs, before the refit' if found.before_refit else ''}"
+    if findings.is_adjusted(found):
+        row = found.comparison["recall"]
+        change, low, high = (100 * row[name] for name in ("difference", "low", "high"))
+        word = findings.verdict("recall", row)
+        note += f": {change:+.1f} points ({low:+.1f} to {high:+.1f}), {format_p(row['p_value'])}, {word}"
+        if found.gain:
+            relative, low, high = (100 * found.gain[name] for name in ("change", "low", "high"))
+            note += f"; relative {relative:+.1f}{PERCENT} ({low:+.1f} to {high:+.1f})"
+    title = "Found if items were shown equally" if found.even else "Held-out choices found"
+    shown = _change(*(_percent(m.recall) for m in (found.plain, found.adjusted)))
+    return Tile("Found as traffic is today" if found.on == "ordinary" else title, shown, note)
 
 
 def _percent(share: float) -> str:
@@ -123,7 +140,8 @@ def _comparison(reports: Sequence[RunReport]) -> Section:
     number = len(found) * len(PER_USER)
     other = [escape(r.name) for r in reports[1:] if not findings.are_comparable(r, reports[0])]
     note = (
-        "Differences with their 95&nbsp;% intervals. “Improved”, “worse”, “higher” and “lower” appear only where "
+        "Differences, the first lists minus the second, with their 95&nbsp;% intervals. “Improved”, “worse”, “higher” "
+        "and “lower” appear only where "
         f"p&nbsp;&lt;&nbsp;{SIGNIFICANT}. The p-values are not corrected for the {number} comparisons in this table, "
         f"about {number * SIGNIFICANT:.1g} of which would look significant by chance."
     )

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, SEGMENTS, Audit
-from counterpop.evaluation import PER_USER, Measures
-from counterpop.reporting.findings import Contrast, RunReport, contrasts, sides, verdict
+from counterpop.evaluation import PER_USER, Evaluation, Measures
+from counterpop.reporting.findings import ACCURACY, Contrast, RunReport, contrasts, is_adjusted, sides, verdict
 
 LABELS = {
     "recall": "Recall",
@@ -66,11 +66,11 @@ def format_interval(metric: str, low: float, high: float, signed: bool = False) 
     return f"{shown} to {format_figure(metric, high, signed)}"
 
 
-def comparison_table(reports: Sequence[RunReport]) -> Table:
+def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
     """Every run's metrics, plain and adjusted, with 95 % intervals and a verdict on each difference.
 
-    One block per run and one row per metric, which fits a terminal of 80 columns. Blocks at the end compare
-    each run with the first, if both were measured on the same users.
+    One block per run and one row per metric, which fits a terminal of 80 columns. Blocks at the end show the first run
+    minus each other run, if both were measured on the same users. `seed` is that of their bootstrap.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "Plain", "Adjusted", "Difference"):
@@ -88,15 +88,53 @@ def comparison_table(reports: Sequence[RunReport]) -> Table:
                 _cell(found.adjusted, metric),
                 _finding(metric, row) if row else Text(""),
             )
+        if found.ordinary:
+            table.add_row(Text(f"{report.name}\nordinary pairs", style="bold"))
+            for metric in ACCURACY:
+                cells = (_cell(m, metric) for m in (found.ordinary.plain, found.ordinary.adjusted))
+                table.add_row(Text(LABELS[metric]), *cells, _finding(metric, found.ordinary.comparison[metric]))
         table.add_section()
-    for contrast in contrasts(reports):
-        table.add_row(Text(f"{contrast.first} against {contrast.second}", style="bold"))
+    for contrast in contrasts(reports, seed):
+        table.add_row(Text(f"{contrast.first} minus {contrast.second}", style="bold"))
         for metric, row in contrast.rows.items():
             interval = format_interval(metric, row["low"], row["high"], signed=True)
             difference = format_figure(metric, row["difference"], signed=True)
             table.add_row(Text(LABELS[metric]), Text(difference), Text(interval, style="dim"), _finding(metric, row))
         table.add_section()
     return table
+
+
+def gain_and_price(found: Evaluation) -> list[str]:
+    """What the adjustment does to recall, in two sentences: on the part that was measured, and on ordinary pairs."""
+    sentences = [_recall_of(found)]
+    if found.ordinary:
+        sentences.append(_recall_of(found.ordinary))
+    elif found.even:
+        sentences.append(
+            "As traffic is today: not known, because the split has no ordinary pairs (split --ordinary 0.05)."
+        )
+    return sentences
+
+
+def _recall_of(found: Evaluation) -> str:
+    pairs = {"test": "test pairs", "valid": "validation pairs", "ordinary": "ordinary pairs, held out of train"}[
+        found.on
+    ]
+    where = f"On {pairs}"
+    if found.even or found.on == "ordinary":
+        where = f"{'If every item were shown equally often' if found.even else 'As traffic is today'} ({pairs})"
+    shown = [
+        f"{format_figure('recall', m.recall)} {kind}"
+        + (f" ({format_interval('recall', *m.intervals['recall'])})" if m.intervals else "")
+        for kind, m in sides(found).items()
+    ]
+    text = f"{where}: recall@{found.k} {', '.join(shown)}"
+    if is_adjusted(found) and found.gain:
+        change, low, high = (100 * found.gain[name] for name in ("change", "low", "high"))
+        text += f", a change of {change:+.1f}\u00a0% ({low:+.1f} to {high:+.1f}\u00a0%)"
+    if found.before_refit:
+        text += ", measured before the refit, which was trained on these pairs, at the same strengths"
+    return f"{text}."
 
 
 def _cell(measures: Measures, metric: str) -> Text:
@@ -129,12 +167,13 @@ def html_measures(reports: Sequence[RunReport]) -> str:
     """The metrics of every run, plain and, if they differ, adjusted; one column per metric."""
     rows = []
     for report in reports:
-        found = report.evaluation
-        strengths = f"strengths {found.item_strength:g} item, {found.user_strength:g} user"
-        for kind, measures in sides(found).items():
-            note = "as trained" if kind == "plain" else strengths
-            name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {found.on}</small>"
-            rows.append((name, [_html_cell(measures, metric) for metric in LABELS]))
+        for found in filter(None, (report.evaluation, report.evaluation.ordinary)):
+            strengths = f"strengths {found.item_strength:g} item, {found.user_strength:g} user"
+            pairs = f"{found.on}{' pairs, before the refit' if found.before_refit else ''}"
+            for kind, measures in sides(found).items():
+                note = "as trained" if kind == "plain" else strengths
+                name = f"{escape(report.name)}, {kind}<small>{note}, k = {found.k}, {pairs}</small>"
+                rows.append((name, [_html_cell(measures, metric) for metric in LABELS]))
     return html_table(["Lists", *LABELS.values()], rows)
 
 
@@ -148,7 +187,7 @@ def html_contrasts(found: Sequence[Contrast]) -> str:
     """The differences with their intervals and p-values; one row per comparison."""
     rows = (
         (
-            f"{escape(contrast.first)}<small>against {escape(contrast.second)}</small>",
+            f"{escape(contrast.first)}<small>minus {escape(contrast.second)}</small>",
             [_html_difference(metric, contrast.rows[metric]) for metric in PER_USER],
         )
         for contrast in found

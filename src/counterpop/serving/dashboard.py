@@ -13,7 +13,6 @@ import numpy as np
 from fastapi import FastAPI, Query, Response
 
 from counterpop.auditing import audit_model
-from counterpop.recommender import Explained
 from counterpop.serving import shapes
 from counterpop.serving.model import ServedModel, find
 from counterpop.serving.refusals import Refusal
@@ -83,7 +82,7 @@ class Dashboard(Routes):
         at = user_position(model, asked.user)
         strengths = dial["item_strength"], dial["user_strength"]
         lists = await self.in_pool(lambda: model.recommender.explain(at, asked.k, *strengths))
-        plain, adjusted = ([_explained(model, row) for row in rows] for rows in lists)
+        plain, adjusted = ([row._asdict() | _touched(model, row.item) for row in rows] for rows in lists)
         found = {"user": model.vectors.user_ids[at], "version": version, "plain": plain, "adjusted": adjusted}
         return json_response(dial | found)
 
@@ -133,14 +132,3 @@ def _page(content: bytes, kind: str) -> Callable[[], Any]:
 def _touched(model: ServedModel, item: int) -> dict[str, Any]:
     name = None if model.item_names is None else model.item_names[item]
     return {"item": model.vectors.item_ids[item], "name": name, "interactions": int(model.train.item_counts[item])}
-
-
-def _explained(model: ServedModel, row: Explained) -> dict[str, Any]:
-    return _touched(model, row.item) | {
-        "plain_rank": row.plain_rank,
-        "adjusted_rank": row.adjusted_rank,
-        "plain_score": row.plain_score,
-        "popular_part": row.popular,
-        "conformity_part": row.conformity,
-        "adjusted_score": row.adjusted_score,
-    }

@@ -24,46 +24,31 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     of `evaluate` on the validation part, for a random sample of `most_users` users if it has more. They are
     measured on the model that has not seen that part: for a refit run, the first one.
     """
-    trial = model.trial
-    everybody = np.flatnonzero(trial.valid.user_counts).astype(np.int32)
+    trial, valid = model.trial, model.valid
+    everybody = np.flatnonzero(valid.user_counts).astype(np.int32)
     users = everybody
     if len(everybody) > most_users:
         generator = np.random.default_rng([0, SAMPLE_STREAM])
         users = np.sort(generator.choice(everybody, most_users, replace=False))
-    fits = 4 * trial.valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # one count per item and pair
+    fits = 4 * valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # one count per item and pair
     step = 0.1 if fits else 0.2
     tuned = model.recommender.item_strength, model.recommender.user_strength
-    directions = Directions(trial.recommender.item_direction, trial.recommender.user_direction)
-    grid = search_strengths(
-        trial.recommender.embeddings,
-        directions,
-        trial.recommender.seen,
-        trial.valid,
-        k=K,
-        groups=True,
-        users=users,
-        item_strengths=_stops(step, tuned[0]),
-        user_strengths=_stops(step, tuned[1]),
-        threads=1,  # the other cores keep answering requests
-    )
-    counts = trial.recommender.seen.item_counts
-    group_of = popularity_groups(counts)
+    case = trial.embeddings, Directions(trial.item_direction, trial.user_direction), trial.seen, valid
+    stops: dict[str, Any] = {"item_strengths": _stops(step, tuned[0]), "user_strengths": _stops(step, tuned[1])}
+    # one thread: the other cores keep answering requests
+    grid = search_strengths(*case, **stops, k=K, groups=True, users=users, threads=1)
+    counts = trial.seen.item_counts
+    sizes, held = (np.bincount(popularity_groups(counts), by, HEAD_GROUPS + 1) for by in (None, counts))
+    shares = held / max(1, counts.sum())
     return {
         "k": K,
         "users": len(users),
         "of_users": len(everybody),
         "step": step,
         "tuned": tuned,
-        "item_strengths": grid.item_strengths,
-        "user_strengths": grid.user_strengths,
+        **stops,
         "values": {name: value.tolist() for name, value in grid.values.items()},
-        "groups": [
-            {
-                "items": int((group_of == g).sum()),
-                "interactions": float(counts[group_of == g].sum() / max(1, counts.sum())),
-            }
-            for g in range(HEAD_GROUPS + 1)
-        ],
+        "groups": [{"items": int(n), "interactions": float(share)} for n, share in zip(sizes, shares, strict=True)],
     }
 
 

@@ -23,14 +23,6 @@ MOST_LISTS = 20_000  # maximum number of those lists
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
-    """What the dashboard measures on: a model that has not seen the validation part, and that part."""
-
-    recommender: Recommender
-    valid: Interactions
-
-
-@dataclass(frozen=True, eq=False)
 class ServedModel:
     """A recommender, what it was trained on, and the names of items. Every list is exact (see `ranking`)."""
 
@@ -41,7 +33,9 @@ class ServedModel:
     """It leaves out train and validation items."""
     train: Interactions
     """What the model was trained on; an item's popularity is its count in it."""
-    trial: Trial
+    trial: Recommender
+    """What the dashboard measures: the model that was trained without validation. It leaves out train items."""
+    valid: Interactions
     item_names: Sequence[str | None] | None = None
     """By item position, if there is a table of names."""
 

@@ -24,19 +24,10 @@ class Probes(Routes):
     async def readyz(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
         """Which run is served, and why a newer one could not be loaded."""
         model = self.watch.model
-        names = model.item_names
-        return json_response(
-            {
-                "run": model.name,
-                "written": model.written,
-                "version": self.watch.version,
-                "users": model.seen.n_users,
-                "items": model.seen.n_items,
-                "names": None if names is None else sum(name is not None for name in names),
-                "unknown": self.unknown,
-                "failed_reload": self.watch.failure,
-            }
-        )
+        names = None if model.item_names is None else sum(name is not None for name in model.item_names)
+        served = {"run": model.name, "written": model.written, "version": self.watch.version}
+        sizes = {"users": model.seen.n_users, "items": model.seen.n_items, "names": names}
+        return json_response(served | sizes | {"unknown": self.unknown, "failed_reload": self.watch.failure})
 
     async def metrics(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
         """Counts and times for Prometheus."""

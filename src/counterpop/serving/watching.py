@@ -7,9 +7,12 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+from counterpop.artifacts import MANIFEST, load_development, load_run
+from counterpop.readers import read_names
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel
@@ -24,6 +27,41 @@ class Source:
 
     load: Callable[[], ServedModel]
     stamp: Callable[[], object]
+
+
+def load_served(
+    run: str | Path, names: str | Path | None = None, item: str = "item", name: str = "name"
+) -> ServedModel:
+    """A run folder ready to serve, with what the first requests need already computed.
+
+    `names` is a table with the columns `item` and `name`.
+    """
+    saved, known = load_run(run), load_development(run)
+    recommender = saved.recommender(known)
+    model = ServedModel(
+        Path(run).resolve().name,
+        saved.manifest["written"],
+        recommender,
+        saved.trained_on(known),
+        saved.recommender(known, "valid") if recommender.refit else replace(recommender, seen=known.train),
+        known.valid,
+        read_names(names, saved.run.embeddings.item_ids, item=item, name=name) if names else None,
+    )
+    _ = model.popular
+    return model
+
+
+def source_of(run: str | Path, names: str | Path | None = None, item: str = "item", name: str = "name") -> Source:
+    """A run folder to watch: every new run replaces its manifest."""
+
+    def stamp() -> object:
+        try:
+            status = (Path(run) / MANIFEST).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    return Source(lambda: load_served(run, names, item, name), stamp)
 
 
 class Watch:

@@ -70,10 +70,12 @@ def draw_by_user(
 def draw_ordinary(log: Interactions, part: Parts, share: float, generator: Generator) -> None:
     """Marks this share of the observed train rows as the ordinary part, in place.
 
-    An item's last train row is never taken, so that no item becomes unrankable.
+    The last train row of an item or of a user is never taken, so that none becomes unknown to the model.
     """
     observed = generator.permutation(np.flatnonzero(part == TRAIN))
     spare = _first_of_each(observed, log.item_ix, item_counts(log, part <= INTERVENED) - 1)
+    user_counts = np.bincount(log.user_ix[part <= INTERVENED], minlength=log.n_users)
+    spare = _first_of_each(generator.permutation(spare), log.user_ix, user_counts - 1)
     part[generator.permutation(spare)[: math.ceil(share * len(observed))]] = ORDINARY
 
 

@@ -15,6 +15,7 @@ from counterpop.splits.drawing import INTERVENED, LEFT_OUT, ORDINARY, TEST, TRAI
 from counterpop.splits.values import Development, Split, SplitManifest
 
 CAP = 95.0  # percentile of the weights 1/popularity over items
+ORDINARY_SHARE = 0.05  # of train, held out as it was observed: what an adjustment costs as traffic is today
 OTHER_PARTS = {"intervened": INTERVENED, "valid": VALID, "ordinary": ORDINARY, "test": TEST, "left_out": LEFT_OUT}
 
 
@@ -38,7 +39,7 @@ def split_temporal(
 
 
 def split_uniform(
-    log: Interactions, test: float = 0.1, valid: float = 0.1, *, seed: int = 0, ordinary: float = 0.0
+    log: Interactions, test: float = 0.1, valid: float = 0.1, *, seed: int = 0, ordinary: float = ORDINARY_SHARE
 ) -> Split:
     """A split whose test and validation parts hold the same number of pairs of every item (as in MACR).
 
@@ -64,7 +65,7 @@ def split_intervened(
     *,
     cap: float = CAP,
     seed: int = 0,
-    ordinary: float = 0.0,
+    ordinary: float = ORDINARY_SHARE,
 ) -> Split:
     """A split whose test and validation parts are drawn as if items were exposed evenly (as in DICE).
 
@@ -88,7 +89,7 @@ def split_mixed(
     *,
     cap: float = CAP,
     seed: int = 0,
-    ordinary: float = 0.0,
+    ordinary: float = ORDINARY_SHARE,
 ) -> Split:
     """A split in which the given proportion of the test part, from 0 to 1, is intervened and the rest is as observed.
 
@@ -117,7 +118,7 @@ def split_mixed(
 
 
 def split_as_given(
-    log: Interactions, *, carve: Carve = "auto", cap: float = CAP, seed: int = 0, ordinary: float = 0.0
+    log: Interactions, *, carve: Carve = "auto", cap: float = CAP, seed: int = 0, ordinary: float = ORDINARY_SHARE
 ) -> Split:
     """The split that the log came with; if it has no validation part, one is carved out of train.
 
@@ -213,14 +214,13 @@ def _assemble(
     protocol: str, log: Interactions, part: Parts, seed: int, settings: dict[str, Any], carved: str | None = None
 ) -> Split:
     """The split with these parts, after the ordinary validation part has been drawn from train."""
-    ordinary = settings["ordinary"]
-    if ordinary > 0:
-        drawing.draw_ordinary(log, part, ordinary, np.random.default_rng([seed, drawing.ORDINARY_STREAM]))
+    if settings["ordinary"] > 0:
+        generator = np.random.default_rng([seed, drawing.ORDINARY_STREAM])
+        drawing.draw_ordinary(log, part, settings["ordinary"], generator)
     masks = {"train": part <= INTERVENED} | {name: part == code for name, code in OTHER_PARTS.items()}
     parts = {name: log.rows(mask) for name, mask in masks.items()}
     train, valid, test = parts["train"], parts["valid"], parts["test"]
-    needed = ("train", "valid", "test", "ordinary") if ordinary > 0 else ("train", "valid", "test")
-    _check_sizes(len(log), **{name: len(parts[name]) for name in needed})
+    _check_sizes(len(log), **{name: len(parts[name]) for name in ("train", "valid", "test")})
     missing = np.flatnonzero((test.item_counts > 0) & (train.item_counts == 0))
     if len(missing):
         note = (
@@ -239,5 +239,5 @@ def _assemble(
         untrained_users=int(((valid.user_counts + test.user_counts > 0) & (train.user_counts == 0)).sum()),
     )
     intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
-    development = Development(train, valid, intervened, parts["ordinary"] if ordinary > 0 else None)
+    development = Development(train, valid, intervened, parts["ordinary"] if len(parts["ordinary"]) else None)
     return Split(development, test, manifest)

@@ -19,7 +19,7 @@ class Development:
     intervened: BoolArray | None = None
     """For each train row, whether it was drawn by intervention (as in DICE); None if the split has no such rows."""
     ordinary: Interactions | None = None
-    """A second validation part with the bias of the log; None unless asked for."""
+    """A second validation part with the bias of the log; None if the split was made without."""
 
     def refit_train(self) -> Interactions:
         """Train, validation and the ordinary part together: what a refit trains on."""
@@ -49,6 +49,12 @@ class SplitManifest:
     untrained_items: int
     """Items of validation or test without a train row."""
     untrained_users: int
+
+    @property
+    def even(self) -> bool:
+        """Whether validation and test are drawn as if every item were shown equally often, as far as is known."""
+        drawn_evenly = (self.carved or self.protocol) in ("uniform", "intervened") or self.counts["intervened"] > 0
+        return drawn_evenly and self.settings.get("proportion", 1) == 1
 
 
 @dataclass(frozen=True, eq=False)

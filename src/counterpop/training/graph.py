@@ -1,4 +1,4 @@
-"""The graph of users and items that LightGCN smooths vectors over; NumPy alone, for every engine."""
+"""The graph of users and items that LightGCN smooths vectors over: only NumPy, for every engine."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ def _check_split(known: Development, settings: Settings, refit: bool) -> None:
     """Warns about users for whom no negative can be drawn; raises `InputError` if nothing can be learned."""
     if settings.method.needs_intervened and (known.intervened is None or not known.intervened.any()):
         raise InputError(
-            f"{settings.method.title} learns from a part of train that was drawn by intervention, but this split has "
-            "none; make one with split_intervened (counterpop split --protocol intervened), or use a log whose split "
-            "column marks it with 1"
+            f"{settings.method.title or settings.method.name} learns from a part of train that was drawn by "
+            "intervention, but this split has none; make one with split_intervened (counterpop split --protocol "
+            "intervened), or use a log whose split column marks it with 1"
         )
     train = known.refit_train() if refit else known.train
     full = np.flatnonzero(train.user_counts >= train.n_items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,14 +71,6 @@ def look_at(
     model: Model, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths], threads: int | None
 ) -> Grid:
     """A model's metrics on the validation part of these users, at every pair of item and user strengths."""
-    return search_strengths(
-        model.embeddings,
-        find_directions(model, known.train),
-        known.train,
-        known.valid,
-        item_strengths=strengths[0],
-        user_strengths=strengths[1],
-        exposure=False,
-        users=users,
-        threads=threads,
-    )
+    case = model.embeddings, find_directions(model, known.train), known.train, known.valid
+    stops: dict[str, Any] = {"item_strengths": strengths[0], "user_strengths": strengths[1]}
+    return search_strengths(*case, **stops, exposure=False, users=users, threads=threads)

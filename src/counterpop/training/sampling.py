@@ -1,4 +1,4 @@
-"""Which triples an epoch goes through on the CPU: the shares of threads, the blocks of items, the law of negatives."""
+"""Which triples an epoch goes through on the CPU: each thread's share, the blocks of items, the negatives."""
 
 from __future__ import annotations
 

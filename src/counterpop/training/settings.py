@@ -90,7 +90,7 @@ class Settings:
         self.method.check(self)
 
     def _check_values(self) -> None:
-        """Each setting for itself."""
+        """Checks each setting on its own."""
         for name, kind in (("sampling", Sampling), ("schedule", Schedule), ("device", Device), ("engine", Engine)):
             if getattr(self, name) not in get_args(kind):
                 raise InputError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
@@ -113,12 +113,12 @@ class Settings:
             raise InputError("the native engine runs on the CPU only; use engine torch for cuda")
 
     def _check_method(self) -> None:
-        """What the method allows."""
+        """Checks what the method allows."""
         method = self.method
         if self.loss not in method.losses:
             raise InputError(f"the loss of {method.name} must be {' or '.join(method.losses)}, got {self.loss!r}")
-        if not method.takes_scores and (self.normalised or self.ledger):
-            raise InputError(f"{method.name} supports neither normalised users nor a ledger; leave them out")
+        if not method.takes_scores and (self.normalises or self.keeps_ledger):
+            raise InputError(f"{method.name} supports neither normalised users nor a ledger; switch both off")
         if method.draws_negatives and self.negative_power:
             raise InputError(f"{method.name} draws its negatives by its own rule; leave negative_power out")
 

@@ -16,6 +16,7 @@ from counterpop.splits import Development
 from counterpop.tuning import Grid
 
 if TYPE_CHECKING:
+    from counterpop.kernels.drawing import Triples
     from counterpop.training.settings import Settings
 
 
@@ -82,11 +83,13 @@ class Backbone:
         """Raises `InputError` if these settings do not go with the backbone."""
         least, most = self.layers
         if not least <= settings.layers <= most:
-            raise InputError(f"{self.name} has {least} to {most} layers, got {settings.layers}")
+            have = f"{least} to {most}" if most else "no"
+            raise InputError(f"{self.name} has {have} layers, got {settings.layers}")
         if settings.edge_dropout >= 1 or (settings.edge_dropout and not self.has_graph):
-            raise InputError(f"edge_dropout is a share below 1, for lightgcn only, got {settings.edge_dropout}")
+            must = "a share below 1" if self.has_graph else f"0, because {self.name} has no graph"
+            raise InputError(f"edge_dropout must be {must}, got {settings.edge_dropout}")
         if not self.builtin and not settings.method.any_encoder:
-            raise InputError(f"{settings.method.name} cannot train an encoder of your own; use mf or lightgcn")
+            raise InputError(f"{settings.method.name} cannot train an encoder of your own; use a built-in backbone")
 
     def begin(self, start: Start) -> Trainable:
         """A model at its start, on the engine of the settings."""
@@ -94,3 +97,39 @@ class Backbone:
         if begin is None:
             raise InputError(f"backbone {self.name} has no engine {start.settings.engine}")
         return begin(start)
+
+
+class NativeTrainee:
+    """What the CPU's own models share: threads, the method's objective, the sampler, and a count of what was done."""
+
+    def __init__(self, start: Start, window: int = 1 << 62) -> None:
+        from counterpop.training.sampling import TripleSampler, thread_count
+
+        self._settings, self._threads = start.settings, thread_count(start.train, start.settings)
+        self._objective = start.settings.method.native(start.train, start.settings, self._threads)
+        self._sampler = TripleSampler(start, self._threads, window)
+        self._triples, self._recorded, self._epochs = 0, 0, 0
+
+    def draw(self) -> tuple[list[Triples], int]:
+        """The triples of the next epoch for every thread, and their number."""
+        self._objective.begin_epoch(self._epochs)
+        drawn = self._sampler.epoch(self._epochs)
+        self._epochs += 1
+        number = sum(int(triples.block_starts[-1]) for triples in drawn)
+        self._triples += number
+        return drawn, number
+
+    def mean_loss(self, total: float, recorded: float) -> float:
+        """The mean loss of an epoch's recorded triples, which are counted."""
+        self._recorded += int(recorded)
+        return float(total / max(1.0, recorded))
+
+    def model(self, copy: bool = True) -> Model:
+        """The vectors as they are now and the ledger so far; without a copy they may change as training goes on."""
+        raise NotImplementedError
+
+    def look(self, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths]) -> Grid:
+        """Its metrics on the validation part of these users, at every pair of item and user strengths."""
+        from counterpop.training.native import look_at
+
+        return look_at(self.model(copy=False), known, users, strengths, self._settings.threads)

@@ -11,11 +11,9 @@ from counterpop.embeddings import FloatArray
 from counterpop.interactions import IntArray, separate_treated
 from counterpop.kernels.memory import aligned
 from counterpop.kernels.threads import crew, stretches
-from counterpop.runs import Model, Strengths
-from counterpop.splits import Development
-from counterpop.training.backbones.contract import Backbone, Start, Trainable
+from counterpop.runs import Model
+from counterpop.training.backbones.contract import Backbone, NativeTrainee, Start, Trainable
 from counterpop.training.graph import graph_of
-from counterpop.tuning import Grid
 
 if TYPE_CHECKING:
     from counterpop.kernels.drawing import Triples
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 Together = Callable[[Callable[[int], Any]], list[Any]]  # see `crew`
 
 
-class LightGCN:
+class LightGCN(NativeTrainee):
     """E = (E0 + A E0 + ... + A^L E0) / (L + 1) on the CPU, with A the normalised graph of users and items.
 
     A is symmetric, so the gradient at E goes back to E0 by the same propagation: no autograd.
@@ -34,11 +32,9 @@ class LightGCN:
     """
 
     def __init__(self, start: Start) -> None:
-        from counterpop.training.sampling import TripleSampler, thread_count
-
+        super().__init__(start)
         train, settings = start.train, start.settings
-        self._settings, self._n_rows, self._threads = settings, len(train), thread_count(train, settings)
-        self._objective = settings.method.native(train, settings, self._threads)
+        self._n_rows, self._steps = len(train), 0
         copies = settings.method.item_copies  # CausE has a second graph beside the first; both start the same
         self._n_users = copies * train.n_users
         shape = copies * (train.n_users + train.n_items), settings.dim
@@ -52,14 +48,10 @@ class LightGCN:
         self._rows = [slice(*stretch) for stretch in stretches(len(self._tables), self._threads)]
         self._dropped = settings.generator("dropout")
         self._kept = np.empty(0, dtype=bool)
-        self._sampler = TripleSampler(start, self._threads)
-        self._triples, self._recorded, self._steps, self._epochs = 0, 0, 0, 0
 
     def epoch(self, lr: float) -> float:
         """Goes once through the data; returns the mean loss of the recorded triples."""
-        self._objective.begin_epoch(self._epochs)
-        drawn = self._sampler.epoch(self._epochs)
-        number = sum(int(triples.block_starts[-1]) for triples in drawn)
+        drawn, number = self.draw()
         steps = self._settings.steps(number)
         total = np.zeros(2)
         with crew(self._threads) as together:
@@ -74,10 +66,7 @@ class LightGCN:
 
                     total += np.sum(together(add), axis=0)
                 self.move(lr, together, number / steps)
-        self._epochs += 1
-        self._triples += number
-        self._recorded += int(total[1])
-        return float(total[0] / max(1.0, total[1]))
+        return self.mean_loss(*total)
 
     def encode(self, together: Together) -> None:
         """Starts a step: vectors from the tables, and no gradient yet."""
@@ -120,7 +109,7 @@ class LightGCN:
 
         graph, layers, survive = self._graph, self._settings.layers, 1.0
         if len(self._kept):
-            survive = 1 - self._settings.edge_dropout  # what is kept makes up for what is not
+            survive = 1 - self._settings.edge_dropout  # kept edges are scaled up to make up for the dropped ones
         weights, even = graph.scale / np.float32(survive), np.full_like(graph.scale, 1 / (layers + 1))
         source, target = self._between, spare
 
@@ -143,14 +132,7 @@ class LightGCN:
 
         return Tables(rows[: self._n_users], rows[self._n_users :])
 
-    def look(self, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths]) -> Grid:
-        """Its metrics on the validation part of these users, at every pair of strengths."""
-        from counterpop.training.native import look_at
-
-        return look_at(self.model(), known, users, strengths, self._settings.threads)
-
-    def model(self) -> Model:
-        """A copy of the vectors as they are now and of the ledger so far."""
+    def model(self, copy: bool = True) -> Model:
         self._kept = np.empty(0, dtype=bool)
         with crew(self._threads) as together:
             self._propagate(self._tables, self._vectors, self._gradient, together)

@@ -6,18 +6,15 @@ from itertools import product
 
 import numpy as np
 
-from counterpop.interactions import IntArray
 from counterpop.kernels.memory import aligned
 from counterpop.kernels.threads import crew
-from counterpop.runs import Model, Strengths
-from counterpop.splits import Development
-from counterpop.training.backbones.contract import Backbone, Start, Trainable
-from counterpop.tuning import Grid
+from counterpop.runs import Model
+from counterpop.training.backbones.contract import Backbone, NativeTrainee, Start, Trainable
 
 WINDOW = 1 << 15  # triples: few enough that their users' vectors stay in the cache, which halves the time
 
 
-class MatrixFactorisation:
+class MatrixFactorisation(NativeTrainee):
     """The tables of a model in training on the CPU. `epoch` moves them on, `model` copies them out.
 
     Memory: (U + I) x D floats, five times that with a ledger, as much again for the best model so far, and 16 bytes for
@@ -28,25 +25,18 @@ class MatrixFactorisation:
 
     def __init__(self, start: Start) -> None:
         from counterpop.training.native import Tables
-        from counterpop.training.sampling import TripleSampler, thread_count
 
-        train, settings = start.train, start.settings
-        self._settings, self._threads = settings, thread_count(train, settings)
-        self._objective = settings.method.native(train, settings, self._threads)
+        super().__init__(start, WINDOW)
         users, items = start.first_values()
-        copies = settings.method.item_copies  # they start from the same values
-        self._tables = Tables(*(aligned((n, settings.dim)) for n in (len(users), copies * len(items))))
+        copies = start.settings.method.item_copies  # they start from the same values
+        self._tables = Tables(*(aligned((n, start.settings.dim)) for n in (len(users), copies * len(items))))
         self._tables.users[:] = users
         self._tables.items[:] = np.tile(items, (copies, 1))
-        self._sampler = TripleSampler(start, self._threads, WINDOW)
-        self._triples, self._recorded, self._epochs = 0, 0, 0
 
     def epoch(self, lr: float) -> float:
         """Goes once through the data; returns the mean loss of the recorded triples."""
         objective = self._objective
-        objective.begin_epoch(self._epochs)
-        drawn = self._sampler.epoch(self._epochs)
-        number = sum(int(triples.block_starts[-1]) for triples in drawn)
+        drawn, number = self.draw()
         pieces = -(-objective.meetings // self._threads)  # of each turn
         total = np.zeros(2)
         with crew(self._threads) as together:
@@ -60,19 +50,9 @@ class MatrixFactorisation:
 
                 total += np.sum(together(step), axis=0)
                 objective.after_steps(self._tables, number / (pieces * self._threads), lr)
-        self._epochs += 1
-        self._triples += number
-        self._recorded += int(total[1])
-        return float(total[0] / max(1.0, total[1]))
-
-    def look(self, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths]) -> Grid:
-        """Its metrics on the validation part of these users, at every pair of strengths."""
-        from counterpop.training.native import look_at
-
-        return look_at(self.model(copy=False), known, users, strengths, self._settings.threads)
+        return self.mean_loss(*total)
 
     def model(self, copy: bool = True) -> Model:
-        """The vectors as they are now and the ledger so far; without a copy they change as training goes on."""
         return self._objective.model(self._tables, self._triples, self._recorded, copy)
 
 

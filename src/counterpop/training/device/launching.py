@@ -78,7 +78,7 @@ def add_row(table, at, step, inside):
 
 @triton.jit
 def any_taken(first, rows, every):
-    """Whether one of these triples is recorded: one in `every`. No other warp need be asked."""
+    """Whether one of these triples is recorded: one in `every`. Needs no exchange between warps."""
     return (first + rows - 1) // every * every >= first
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from counterpop.embeddings import Embeddings
+from counterpop.errors import InputError
 from counterpop.interactions import Interactions
 from counterpop.runs import Model
 from counterpop.training.device.ledger import DeviceLedger
@@ -67,4 +68,7 @@ class OwnLoss(TripleLoss):
     def forward(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor]:
         P, A, B, reg = self._rows(users, items, triples)
         losses = self._settings.method.loss_of(P, A, B)
+        if losses.shape != P.shape[:1]:
+            shapes = f"one number for each of the {len(P)} triples, got shape {tuple(losses.shape)}"
+            raise InputError(f"loss_of of {self._settings.method.name} must return {shapes}")
         return losses.sum() + reg, losses

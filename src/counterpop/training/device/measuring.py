@@ -9,7 +9,7 @@ from torch import Tensor
 from counterpop.directions import unit
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER
-from counterpop.interactions import IntArray, Interactions, gini, head, places_in_groups
+from counterpop.interactions import IntArray, Interactions, gini, head, pairs_of
 from counterpop.metrics.accuracy import discounts, ideal_dcg
 from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.ledger import DeviceLedger
@@ -106,9 +106,5 @@ class _Metrics:
         return torch.stack([values.sum() for values in each])
 
 
-def _pairs(log: Interactions, users: IntArray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Row (within `users`) and item of every pair that these users have in the log."""
-    counts = log.user_counts[users]
-    rows = np.repeat(np.arange(len(users)), counts)
-    at = log.user_starts[users][rows] + places_in_groups(counts)
-    return torch.from_numpy(rows).to(device), torch.from_numpy(log.item_ix[at].astype(np.int64)).to(device)
+def _pairs(log: Interactions, users: IntArray, device: torch.device) -> tuple[Tensor, ...]:
+    return tuple(torch.from_numpy(at.astype(np.int64)).to(device) for at in pairs_of(log, users))

@@ -1,4 +1,4 @@
-"""The triples of an epoch, drawn on the device without a single rejected try."""
+"""The triples of an epoch, drawn on the device without rejections."""
 
 from __future__ import annotations
 

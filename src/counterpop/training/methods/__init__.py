@@ -16,20 +16,8 @@ from counterpop.training.methods.plain import Plain
 
 METHODS: tuple[type[Method], ...] = (Plain, Gradient, IPS, CausE, DICE, MACR)
 
-__all__ = [
-    "DICE",
-    "IPS",
-    "MACR",
-    "METHODS",
-    "CausE",
-    "Contrast",
-    "Gradient",
-    "Method",
-    "Plain",
-    "as_method",
-    "find_method",
-    "make_method",
-]
+__all__ = ["DICE", "IPS", "MACR", "METHODS", "CausE", "Contrast", "Gradient", "Method", "Plain"]
+__all__ += ["as_method", "find_method", "make_method"]
 
 
 def find_method(name: str) -> type[Method]:

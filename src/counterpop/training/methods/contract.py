@@ -63,14 +63,11 @@ class Method:
     """Whether the loss sees only the two scores of a triple, so that `normalised` and `ledger` may be switched on."""
     any_encoder: ClassVar[bool] = True
     """Whether it trains an encoder of the user's own."""
-    item_copies: ClassVar[int] = 1
-    """Rows for each item; the first of them ranks."""
     needs_intervened: ClassVar[bool] = False
-    """Whether a part of train must have been drawn by intervention; its items are then counted from I on."""
-    draws_negatives: ClassVar[bool] = False
-    """Whether `negatives` says how negatives are drawn, so that `negative_power` has no effect."""
+    """Whether a part of train must have been drawn by intervention. Every item then has a second row for that part, I
+    rows after its first, which ranks."""
     dials: ClassVar[Dials | None] = None
-    """What `tune` may turn afterwards; None for nothing."""
+    """What `tune` searches afterwards; None if there is nothing to tune."""
     looks: ClassVar[tuple[Strengths, Strengths]] = (FIXED, FIXED)
     """The strengths of items and users that a look at validation tries during training."""
     follows_plain_loss: ClassVar[bool] = False
@@ -78,7 +75,19 @@ class Method:
     tries_plain_settings: ClassVar[bool] = False
     """In a search: also tries the settings of plain training."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A class with a new loss does not inherit another loss for the other engines: it would train that instead."""
+        super().__init_subclass__(**kwargs)
+        if "loss_of" in vars(cls) and "torch" not in vars(cls):
+            cls.torch, cls.takes_scores = Method.torch, False  # type: ignore[method-assign]
+        if {"loss_of", "torch"} & vars(cls).keys() and "native" not in vars(cls):
+            cls.native = Method.native  # type: ignore[method-assign]
+
     def __post_init__(self) -> None:
+        if not getattr(self, "name", ""):
+            raise InputError(
+                f'a method needs a name, as in name: ClassVar[str] = "hinge"; {type(self).__name__} has none'
+            )
         for name, value in asdict(self).items():
             is_number = isinstance(value, float | int) and not isinstance(value, bool)
             if isinstance(getattr(type(self), name, None), float) and not (is_number and 0 <= value < math.inf):
@@ -98,7 +107,7 @@ class Method:
         """Raises `InputError` if these settings do not go with the method."""
 
     def negatives(self, epoch: int) -> Contrast | None:
-        """How negatives are drawn in this epoch, counted from 0; None for the settings' own law."""
+        """How negatives are drawn in this epoch, counted from 0; None to draw them as the settings say."""
         return None
 
     def loss_of(self, users: Tensor, seen: Tensor, negatives: Tensor) -> Tensor:
@@ -126,3 +135,12 @@ class Method:
     @property
     def has_native(self) -> bool:
         return type(self).native is not Method.native
+
+    @property
+    def draws_negatives(self) -> bool:
+        """Whether it says how negatives are drawn, so that `negative_power` would have no effect."""
+        return type(self).negatives is not Method.negatives
+
+    @property
+    def item_copies(self) -> int:
+        return 2 if self.needs_intervened else 1

@@ -24,7 +24,7 @@ class CausE(Method):
     from both; ranking uses the control vectors. Loss: BPR (or BCE) on each part + penalty x the squared distance
     between the two vectors of each item of the triple. LightGCN propagates the two over a graph each. Both start
     from the same values.
-    Limit: needs a split with an intervened part. That part is small, so the treatment vectors know little that could
+    Limit: needs a split with an intervened part. That part is small, so the treatment vectors learn little that could
     correct the control vectors.
     """
 
@@ -33,7 +33,6 @@ class CausE(Method):
     losses: ClassVar[tuple[str, ...]] = ("bpr", "bce")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = Plain.defaults
     any_encoder: ClassVar[bool] = False
-    item_copies: ClassVar[int] = 2
     needs_intervened: ClassVar[bool] = True
     follows_plain_loss: ClassVar[bool] = True
     penalty: float = 0.01

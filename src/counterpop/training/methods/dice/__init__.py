@@ -45,7 +45,6 @@ class DICE(Method):
         "lightgcn": {"lr": 5e-3, "reg": 5e-3} | SMALL_START,
     }
     any_encoder: ClassVar[bool] = False
-    draws_negatives: ClassVar[bool] = True
     tries_plain_settings: ClassVar[bool] = True
     weight: float = 0.1
     margin: float = 40.0

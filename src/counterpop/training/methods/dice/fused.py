@@ -1,4 +1,4 @@
-"""DICE: the interest and the conformity half of each row, loaded and moved apart."""
+"""DICE: the interest and the conformity half of each row, loaded and moved separately."""
 
 from __future__ import annotations
 
@@ -115,5 +115,5 @@ def _step(
         add_row(Q, at_j + HALF, keep * e - h * q - away_j, inside)
         if any_taken(first, ROWS, every):
             taken = here & (m % every == 0)
-            told = tl.where(more, softplus(-x) + softplus(y), softplus(-y))
-            add_losses(loss, softplus(-x - y) + weight * told, taken)
+            by_halves = tl.where(more, softplus(-x) + softplus(y), softplus(-y))
+            add_losses(loss, softplus(-x - y) + weight * by_halves, taken)

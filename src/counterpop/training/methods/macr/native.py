@@ -58,6 +58,20 @@ class MACRObjective(Objective):
 
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def sigmoid(x):
+    """1 / (1 + exp(-x)) to 3e-7: five exponentials for each triple would take a third of the time.
+
+    1/2 + x p(x^2) / q(x^2) on [-16, 16], a least-squares fit with a largest error of 7e-8 before rounding.
+    """
+    x = min(max(x, np.float32(-16.0)), np.float32(16.0))
+    y = x * x
+    p = ((np.float32(4.41805e-8) * y + np.float32(4.5919154e-5)) * y + np.float32(8.071025e-3)) * y
+    q = (np.float32(9.46811e-10) * y + np.float32(3.7035661e-6)) * y + np.float32(1.4852387e-3)
+    q = (q * y + np.float32(0.11561684)) * y + np.float32(1.0)
+    return np.float32(0.5) + x * (p + np.float32(0.24999984)) / q
+
+
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
 def slopes(P, A, B, w_user, w_item, item_weight, user_weight):
     """Both products s z_u z, the three z, and -dL/d of s_i, s_j, w_user.P, w_item.A and w_item.B."""
     one, zero = np.float32(1.0), np.float32(0.0)
@@ -68,9 +82,9 @@ def slopes(P, A, B, w_user, w_item, item_weight, user_weight):
         l_u += P[d] * w_user[d]
         l_i += A[d] * w_item[d]
         l_j += B[d] * w_item[d]
-    z_u, z_i, z_j = one / (one + np.exp(-l_u)), one / (one + np.exp(-l_i)), one / (one + np.exp(-l_j))
+    z_u, z_i, z_j = sigmoid(l_u), sigmoid(l_i), sigmoid(l_j)
     y_i, y_j = s_i * z_u * z_i, s_j * z_u * z_j
-    e_i, e_j = one / (one + np.exp(y_i)), -one / (one + np.exp(-y_j))
+    e_i, e_j = sigmoid(-y_i), -sigmoid(y_j)
     at_i = e_i * y_i * (one - z_i) + item_weight * (one - z_i)
     at_j = e_j * y_j * (one - z_j) - item_weight * z_j
     at_u = (e_i * y_i + e_j * y_j) * (one - z_u) + user_weight * (one - z_u - z_u)

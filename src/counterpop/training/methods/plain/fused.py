@@ -31,7 +31,7 @@ def step(
     """
     users = tables[0]
     launch = Launch(users.shape[1], all_at_once=into is not None)
-    sums = (ledger.items, ledger.users) if ledger else tables  # not looked at without a ledger
+    sums = (ledger.items, ledger.users) if ledger else tables  # unused without a ledger
     own = *(into or tables), users if weights is None else weights, *sums
     kind = {"BCE": settings.loss == "bce", "NORMALISED": settings.normalises}
     kind |= {"WEIGHTED": weights is not None, "LEDGER": ledger is not None}
@@ -71,7 +71,7 @@ def _step(
     to_items,  # (U, D), (I, D) what the steps are added to: P and Q themselves in training MF
     weights,
     item_ledger,
-    user_ledger,  # (I,), (I, 4, D), (U, 4, D); not looked at where there are none
+    user_ledger,  # (I,), (I, 4, D), (U, 4, D); unused where there are none
     D: tl.constexpr,
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
