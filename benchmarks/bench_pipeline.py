@@ -43,7 +43,7 @@ def main() -> None:
             trained, t_train = call(
                 "train", split, "--backbone", "mf", "--method", arguments.method, *words, "--out", run
             )
-            tuned, t_tune = call("tune", run)
+            tuned, t_tune = call("tune", run, "--point", "gain")  # as published
             result, t_evaluate = call("evaluate", run, "--on", "test")
             memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
         seconds = t_split + t_train + t_tune + t_evaluate

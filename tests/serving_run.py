@@ -30,7 +30,7 @@ def make_run(folder: Path, seed: int = 0, refit: bool = False) -> Path:
     table = {"user": [f"u{n}" for n in log.user_ids[log.user_ix]], "item": [f"i{n}" for n in log.item_ids[log.item_ix]]}
     split = cp.split_uniform(cp.read_interactions(pl.DataFrame(table)), test=2, valid=2, seed=0)
     run = cp.train(split, method="gradient", dim=8, epochs=20, seed=seed, refit=refit)
-    tuned = cp.tune(run, split)
+    tuned = cp.tune(run, split, point="gain")
     folder.mkdir(parents=True, exist_ok=True)
     cp.save_run(run, folder / "run", split)
     cp.save_tuning(folder / "run", tuned, tuned.grid, {"target": "recall", "k": 20})

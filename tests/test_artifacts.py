@@ -30,7 +30,7 @@ def run(split: cp.Split) -> cp.Run:
 def folder(tmp_path: Path, run: cp.Run, split: cp.Split) -> Path:
     cp.save_split(split, tmp_path / "split")
     cp.save_run(run, tmp_path / "run", tmp_path / "split")
-    adjustment = tune(run, split)
+    adjustment = tune(run, split, point="gain")
     cp.save_tuning(tmp_path / "run", adjustment, adjustment.grid, {"target": "recall"})
     return tmp_path
 
@@ -83,7 +83,7 @@ def test_a_run_is_loaded_as_saved(folder: Path, run: cp.Run, split: cp.Split) ->
             assert getattr(first.ledger, name) == getattr(second.ledger, name)
     assert saved.run.settings == run.settings
     assert saved.run.history == run.history
-    adjustment = tune(run, split)
+    adjustment = tune(run, split, point="gain")
     assert saved.adjustment is not None
     assert saved.grid is not None
     assert saved.adjustment.item_strength == adjustment.item_strength
@@ -204,7 +204,7 @@ def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, sp
 def test_other_files_in_the_folder_are_kept(folder: Path, run: cp.Run, split: cp.Split) -> None:
     notes = folder / "run" / "notes.txt"
     notes.write_text("mine")
-    adjustment = tune(run, split)
+    adjustment = tune(run, split, point="gain")
     cp.save_tuning(folder / "run", adjustment, adjustment.grid, {})
     notes.write_text("mine, later")
     assert cp.load_run(folder / "run").adjustment is not None
@@ -217,7 +217,7 @@ def test_training_and_tuning_work_without_the_test_part(
 ) -> None:
     (folder / "split" / "test.parquet").unlink()
     cp.save_run(run, tmp_path / "again", folder / "split")
-    adjustment = tune(run, artifacts.load_development(tmp_path / "again"))
+    adjustment = tune(run, artifacts.load_development(tmp_path / "again"), point="gain")
     cp.save_tuning(tmp_path / "again", adjustment, adjustment.grid, {})
     assert cp.load_run(tmp_path / "again").adjustment is not None
     with pytest.raises(ArtifactError, match=r"test\.parquet is missing"):
@@ -247,7 +247,7 @@ def test_a_run_of_format_1_gets_the_dials_of_its_method(folder: Path, run: cp.Ru
 
 
 def test_load_gives_the_final_model_at_its_tuned_strengths(folder: Path, run: cp.Run, split: cp.Split) -> None:
-    model, tuned = cp.load(folder / "run"), tune(run, split)
+    model, tuned = cp.load(folder / "run"), tune(run, split, point="gain")
     assert isinstance(model, cp.Recommender) and model.refit
     users = np.arange(20, dtype=np.int32)
     for first, second in zip(model.recommend(users, 10), tuned.recommend(users, 10), strict=True):

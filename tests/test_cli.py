@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert made["pairs"] == len(log)
     assert made["protocol"] == "uniform"
     train_run(folder, "run", "gradient")
-    call_json("tune", folder / "run")
+    call_json("tune", folder / "run", "--point", "gain")
     return folder
 
 
@@ -88,7 +88,7 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
     options = found["settings"]["options"]
     assert (options["margin"], options["discrepancy"], options["pool"]) == (3.0, "l2", 40.0)
     assert train_run(folder, "macr", "macr")["settings"]["loss"] == "bce"
-    tuned = call_json("tune", folder / "macr")
+    tuned = call_json("tune", folder / "macr", "--point", "gain")
     model, split = cp.load(folder / "macr"), cp.load_split(folder / "macr")
     grid = cp.load_run(folder / "macr").run.model.dials.user_strengths
     recalls = [cp.evaluate(model.with_strengths(0, c), split, "valid", resamples=0).adjusted.recall for c in grid]
@@ -224,12 +224,29 @@ def test_lists_in_every_format(folder: Path, tmp_path: Path, ending: str) -> Non
 
 def test_tune_writes_into_the_run_and_respects_the_floor(folder: Path) -> None:
     train_run(folder, "floored", "gradient", "--refit")
-    free = call_json("tune", folder / "floored", "--target", "average_popularity")
-    held = call_json("tune", folder / "floored", "--target", "average_popularity", "--floor", "ndcg=0.98")
+    free = call_json("tune", folder / "floored", "--target", "average_popularity", "--point", "gain")
+    words = "--target", "average_popularity", "--floor", "ndcg=0.98", "--point", "gain"
+    held = call_json("tune", folder / "floored", *words)
     assert held["adjusted"]["average_popularity"] > free["adjusted"]["average_popularity"]
     assert cp.load_adjustment(folder / "floored").item_strength == held["item_strength"]
     on_valid = call_json("evaluate", folder / "floored", "--on", "valid")
     assert on_valid["adjusted"]["recall"] == pytest.approx(held["adjusted"]["recall"], abs=1e-6)
+
+
+def test_tune_says_what_it_did_and_every_command_names_the_validation_part(folder: Path) -> None:
+    trained = train_run(folder, "proven", "gradient")
+    tuned = call_json("tune", folder / "proven", "--target", "average_popularity", "--price", 0.2)
+    assert tuned["proven"] and tuned["p_value"] < 0.05 and tuned["low"] < tuned["gain"] < tuned["high"]
+    assert tuned["price"] <= 0.2 and set(tuned["points"]) == {"gain", "balanced", "free"}
+    chosen = {name: tuned["points"]["balanced"][name] for name in ("item_strength", "user_strength")}
+    assert chosen == {name: tuned[name] for name in chosen} and sum(chosen.values()) > 0
+    assert trained["validation"] == tuned["validation"] == call_json("evaluate", folder / "proven")["validation"]
+    assert tuned["validation"] == "uniform"
+    printed = call("tune", folder / "proven", "--target", "average_popularity", "--price", 0.2).stdout
+    assert tuned["sentence"] in printed and "validation part: uniform" in printed
+    assert "Validation part of" in call("evaluate", folder / "proven").stdout
+    call("report", folder / "proven", "--out", folder / "proven.html")
+    assert "validation" in (folder / "proven.html").read_text()
 
 
 def test_tune_gives_the_same_result_without_a_test_part(folder: Path) -> None:
@@ -239,7 +256,7 @@ def test_tune_gives_the_same_result_without_a_test_part(folder: Path) -> None:
     content = json.loads(manifest.read_text())
     del content["files"]["split/test.parquet"]
     manifest.write_text(json.dumps(content))
-    tuned = call_json("tune", folder / "untested")
+    tuned = call_json("tune", folder / "untested", "--point", "gain")
     reference = cp.load_adjustment(folder / "run")
     assert (tuned["item_strength"], tuned["user_strength"]) == (reference.item_strength, reference.user_strength)
 
@@ -375,7 +392,7 @@ def test_train_checks_its_target_before_training(folder: Path, tmp_path: Path) -
 def test_the_audit_of_a_run_equals_that_of_the_library(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "pages" / "audit.html"
     train_run(folder, "audited", "gradient")
-    call_json("tune", folder / "audited", "--target", "average_popularity")
+    call_json("tune", folder / "audited", "--target", "average_popularity", "--point", "gain")
     printed = call_json("audit", folder / "audited", "--k", 10, "--html", out)
     saved, split = cp.load_run(folder / "audited"), cp.load_split(folder / "audited")
     model = cp.load(folder / "audited")
@@ -481,7 +498,7 @@ def write_lines(path: Path, log: cp.Interactions, line: str) -> Path:
 
 def test_separate_files_make_a_split_that_can_be_trained(tmp_path: Path) -> None:
     log = cp.make_world(200, 80, seed=5).log
-    made = cp.split_uniform(log, test=2, valid=2)
+    made = cp.split_uniform(log, test=2, valid=2, ordinary=0)
     parts = {"train": made.train, "valid": made.valid, "test": made.test}
     columns = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
     for name, part in parts.items():
@@ -493,7 +510,7 @@ def test_separate_files_make_a_split_that_can_be_trained(tmp_path: Path) -> None
         (tmp_path / f"lists_{name}.txt").write_text("".join(lists))
     for form in ("world.{}.inter", "{}.txt", "lists_{}.txt"):
         files = [(f"--{name}", tmp_path / form.format(name)) for name in parts]
-        found = call_json("split", *sum(files, ()), "--out", tmp_path / "split")
+        found = call_json("split", *sum(files, ()), "--ordinary", 0, "--out", tmp_path / "split")
         counts = found["counts"]
         assert [counts[name] for name in parts] == [len(part) for part in parts.values()]
         assert (found["protocol"], found["carved"], found["pairs"], found["merged"]) == ("as-given", None, len(log), 0)

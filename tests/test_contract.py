@@ -95,7 +95,7 @@ def the_world() -> tuple[World, Split]:
 @cache
 def made(name: str) -> tuple[Run, Recommender]:
     run = METHODS[name](the_world()[1], 0)
-    best = tune(run, the_world()[1])
+    best = tune(run, the_world()[1], point="gain")
     return run, best
 
 
@@ -112,7 +112,7 @@ def test_it_learns(name: str) -> None:
     known, test = known_answer()
     run = METHODS[name](known, 0)
     users = np.arange(known.train.n_users, dtype=np.int32)
-    best = dataclasses.replace(tune(run, known), seen=join(known.train, known.valid))
+    best = dataclasses.replace(tune(run, known, point="gain"), seen=join(known.train, known.valid))
     lists, _ = best.recommend(users, 6)
     assert len(test) == 6 * len(users)  # all that is left of what they like
     assert np.mean(lists % 2 == users[:, None] % 2) > 0.98
@@ -140,7 +140,7 @@ def test_it_saves_and_loads(name: str, tmp_path: Path) -> None:
     split = the_world()[1]
     run, best = made(name)
     save_run(run, tmp_path / "run", split)
-    tuned = tune(run, split)
+    tuned = tune(run, split, point="gain")
     save_tuning(tmp_path / "run", tuned, tuned.grid, {"target": "recall"})
     again = load_run(tmp_path / "run")
     assert again.run.settings == run.settings
@@ -167,4 +167,4 @@ def test_the_same_seed_gives_the_same_result(name: str) -> None:
         assert np.array_equal(getattr(run.embeddings, side), getattr(again.embeddings, side))
     assert not np.array_equal(run.embeddings.user_vectors, other.embeddings.user_vectors)
     if best.item_strength or best.user_strength:
-        assert tune(again, split).user_strength == best.user_strength
+        assert tune(again, split, point="gain").user_strength == best.user_strength

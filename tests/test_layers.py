@@ -19,6 +19,7 @@ LAYERS = [
     "kernels",
     "interactions",
     "embeddings",
+    "folding",
     "readers",
     "worlds",
     "splits",

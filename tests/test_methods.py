@@ -221,7 +221,7 @@ def test_every_method_trains_with_torch(world: World, name: str, backbone: str, 
     given = {"dim": 8, "epochs": 2, "check_every": 2, "batch": 512, "ledger_every": 1, "lr": 0.05, "initial_scale": 0.3}
     run = train(split, method=name, backbone=backbone, engine="torch", device=device, **given)
     assert run.history[-1]["loss"] < run.history[0]["loss"]
-    tune(run, split)
+    tune(run, split, point="gain")
 
 
 # --- negatives of clearly different popularity ---
@@ -306,7 +306,7 @@ def test_macr_vectors_rank_by_its_formula(split: Split) -> None:
     scores = users @ items.T
     unit = np.abs(scores.max(axis=1)).mean()
     run = train(split, method="macr", dim=8, epochs=2, check_every=2, threads=1)
-    adjustment = tune(run, split)
+    adjustment = tune(run, split, point="gain")
     for strength in (0.0, 0.7, 2.0):
         expected = (scores - strength * unit) * z_u[:, None] * z_i
         ours = adjustment.query(model.embeddings.user_vectors, 0.0, strength) @ model.embeddings.item_vectors.T

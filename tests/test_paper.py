@@ -79,7 +79,7 @@ def test_table3_has_the_agreed_form_and_what_the_library_measures(data: Path, ou
     for seed in (0, 1):
         settings = MF.settings("mf", "gradient", loss=row["chosen"]["settings"]["loss"]) | {"seed": seed}
         run = cp.train(split, refit=True, **settings)
-        recalls.append(cp.evaluate(cp.tune(run, split), split, resamples=0).adjusted.recall)
+        recalls.append(cp.evaluate(cp.tune(run, split, point="gain"), split, resamples=0).adjusted.recall)
     assert row["recall"]["mean"] == pytest.approx(np.mean(recalls), abs=1e-12)
 
 
@@ -331,7 +331,7 @@ def test_one_side_off_is_the_best_of_the_other_on_validation(data: Path, tmp_pat
     assert at[0] == 0
     assert recall[0].max() == recall[0][known["grid"]["user_strengths"].index(at[1])]
     split = bench.split("ml10m")
-    tuned = cp.tune(cp.train(split, **settings), split)
+    tuned = cp.tune(cp.train(split, **settings), split, point="gain")
     for side in ("item off", "user off", "both off"):
         strengths = record["sides"][side]["strengths"]
         found = cp.evaluate(tuned.with_strengths(*strengths), split, resamples=0)

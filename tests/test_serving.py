@@ -32,10 +32,11 @@ from counterpop.adjustment import adjust
 from counterpop.auditing import audit_model
 from counterpop.cli import main
 from counterpop.errors import InputError
+from counterpop.folding import fold_in, ridge
 from counterpop.readers import read_names
 from counterpop.serving.guard import LOOPBACK, Limits
 from counterpop.serving.measures import measure_stops
-from counterpop.serving.model import ServedModel, find, fold_in, ridge
+from counterpop.serving.model import ServedModel, find
 from counterpop.serving.server import read_tokens
 from counterpop.serving.watching import load_served
 from serving_run import ITEMS, Server, make_run, serving

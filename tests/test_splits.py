@@ -22,6 +22,7 @@ from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions, gini, head, join, pair_keys
 from counterpop.readers import read_interactions
 from counterpop.splits import Split
+from counterpop.worlds import make_world
 
 DATA = Path(os.environ.get("COUNTERPOP_DATA") or Path(__file__).resolve().parents[1] / ".." / "shared" / "data")
 
@@ -281,6 +282,43 @@ def test_carving_detects_how_the_test_was_drawn() -> None:
     assert carved.train.time.max() <= carved.valid.time.min()
 
 
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+@pytest.mark.parametrize("way", ["random", "intervened"])
+def test_carving_detects_how_a_small_test_was_drawn(way: str) -> None:
+    """200 users with 8 pairs each, a fifth of them test: about one pair for each of 300 items."""
+    split_by = {"intervened": splits.split_intervened, "random": splits.split_random}[way]
+    found = []
+    for seed in range(10):
+        log = dataclasses.replace(make_world(200, 300, mean_activity=8, seed=seed).log, time=None)
+        test = np.isin(pair_keys(log), pair_keys(split_by(log, seed=seed).test))
+        given = dataclasses.replace(log, part=np.where(test, 3, 0).astype(np.int8))
+        found.append(splits.split_as_given(given).manifest.carved)
+    assert found.count(way) >= 9
+
+
+@pytest.mark.filterwarnings("ignore::counterpop.errors.CounterpopWarning")
+def test_carving_detects_a_small_randomised_test() -> None:
+    """Every user was shown three items drawn evenly: counts of one or two look as uneven as train's by their Gini."""
+    for seed in range(5):
+        world, draw = make_world(200, 300, mean_activity=8, seed=seed), np.random.default_rng(seed)
+        keys = np.concatenate([user * 300 + draw.choice(300, 3, replace=False) for user in range(200)])
+        keys = keys[~np.isin(keys, pair_keys(world.log))]
+        users = np.concatenate([world.log.user_ix, keys // 300])
+        items = np.concatenate([world.log.item_ix, keys % 300])
+        split = splits.split_as_given(log_of(users, items, part=np.repeat([0, 3], [len(world.log), len(keys)])))
+        assert split.manifest.carved == "intervened" and split.manifest.drawn == "carved, intervened"
+        assert split.development.drawn == "carved, intervened"
+
+
+def test_carving_detects_a_uniform_test_that_some_items_could_not_fill() -> None:
+    """Four pairs of every item, but an item keeps one in train: a third of the items have fewer than four."""
+    have = np.repeat([2, 3, 4, 5, 9, 40], 5)
+    users = np.concatenate([np.arange(n) for n in have])
+    part = np.concatenate([np.arange(n) < min(4, n - 1) for n in have]) * 3
+    split = splits.split_as_given(log_of(users, np.repeat(np.arange(30), have), part=part))
+    assert split.manifest.carved == "uniform"
+
+
 def test_a_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
     have = np.array([1, 2, 3, 4, 5, 8, 9, 40])
     items = np.concatenate([np.repeat(np.arange(8), have), np.repeat(np.arange(8), 4)])
@@ -436,7 +474,7 @@ def test_separate_logs_must_be_disjoint_and_share_ids() -> None:
     match = r"but 3 pairs .* \(first: user 1, item 'c'\); remove them, or pass drop_repeated=True \(--drop-repeated\)"
     with pytest.raises(InputError, match=match):
         splits.split_from_logs(train, test, valid)
-    split = splits.split_from_logs(train, test, valid, drop_repeated=True)
+    split = splits.split_from_logs(train, test, valid, drop_repeated=True, ordinary=0)
     assert [outside(part) for part in parts_of(split)] == [outside(train), {(3, "a"), (1, "c")}, {(2, "b")}]
     with pytest.raises(InputError, match=r"test and train must share users, but none of the 2 users .*first: 'p'"):
         splits.split_from_logs(train, read(user=["p", "q"], item=["a", "b"]))

@@ -275,9 +275,9 @@ def test_diverging_training_is_reported(split: Split, loss: str, threads: int) -
 def test_adjusted_lists_find_the_true_taste_that_plain_ones_miss() -> None:
     """The claim of the whole package, where the truth is known: strengths come from validation alone."""
     world = make_world()
-    split = split_uniform(world.log, seed=1)
+    split = split_uniform(world.log, ordinary=0, seed=1)
     run: Run = train(split.development, epochs=40)
-    best = tune(run, split.development)
+    best = tune(run, split.development, point="gain")
     vectors: Embeddings = run.embeddings
     found = []
     for adjustment in (best.with_strengths(0.0, 0.0), best):

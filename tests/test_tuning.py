@@ -9,17 +9,18 @@ import pytest
 
 from builders import make_log, random_log, vectors_for
 from counterpop import grid as grid_layout
-from counterpop import tuning
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, measure, measure_model
-from counterpop.interactions import Interactions, pair_keys
+from counterpop.interactions import Interactions, join, pair_keys
 from counterpop.ranking import tie_order
 from counterpop.recommender import Recommender
-from counterpop.runs import BOTH_SIDES, Model, Run
+from counterpop.runs import BOTH_SIDES, Dials, Model, Run
 from counterpop.splits import Split
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune
+from counterpop.tuning import search as tuning
+from counterpop.tuning.proof import FOLDS, Frontier, deal_folds
 from counterpop.worlds import World
 
 QUARTERS = tuple(n / 4 for n in range(11))
@@ -270,19 +271,21 @@ def same_adjustment(first: Recommender, second: Recommender) -> bool:
     )
 
 
-def test_tune_chooses_the_best_point_on_validation(run: Run, split: Split) -> None:
-    best = tune(run, split)
+def test_the_point_of_most_gain_is_the_grid_s_maximum(run: Run, split: Split) -> None:
+    best = tune(run, split, point="gain")
     grid, ordinary = best.grid, best.ordinary
-    directions = find_directions(run.model, split.train)
-    assert_same(grid, search_strengths(run.embeddings, directions, split.train, split.valid).values)
-    assert_same(ordinary, search_strengths(run.embeddings, directions, split.train, split.development.ordinary).values)
+    case = run.embeddings, find_directions(run.model, split.train), split.train
+    for found, part in ((grid, split.valid), (ordinary, split.development.ordinary)):
+        expected = search_strengths(*case, part).values
+        assert all(np.array_equal(found.values[name], expected[name]) for name in METRICS)  # to the last bit
     assert grid.at(best.item_strength, best.user_strength)["recall"] == grid.values["recall"].max()
+    assert best.sentence.startswith("Took the grid's maximum")
     assert grid.values["recall"].max() > grid.values["recall"][0, 0] + 0.05
     assert best.embeddings is run.embeddings and not best.refit
-    assert same_adjustment(best, tune(run, split))
-    held_back = tune(run, split, floor={"recall": 1.0})
+    assert same_adjustment(best, tune(run, split, point="gain"))
+    held_back = tune(run, split, floor={"recall": 1.0}, point="gain")
     assert ordinary.at(held_back.item_strength, held_back.user_strength)["recall"] >= ordinary.at(0, 0)["recall"]
-    fairest = tune(run, split, target="gini")
+    fairest = tune(run, split, target="gini", point="gain")
     assert grid.at(fairest.item_strength, fairest.user_strength)["gini"] == grid.values["gini"].min()
 
 
@@ -312,6 +315,7 @@ def test_directions_can_be_named(run: Run, split: Split) -> None:
 def test_a_refit_keeps_the_strengths_of_the_first_model_and_has_its_own_directions(run: Run, split: Split) -> None:
     again = Model(vectors_for(split.train, dim=7, seed=9), dials=BOTH_SIDES)
     first, second = tune(run, split), tune(dataclasses.replace(run, refit=again), split)
+    assert first.proven and first.item_strength + first.user_strength > 0
     assert (second.item_strength, second.user_strength) == (first.item_strength, first.user_strength)
     assert second.embeddings is again.embeddings and second.refit
     # popular items of train + validation + ordinary, not only of train
@@ -319,6 +323,147 @@ def test_a_refit_keeps_the_strengths_of_the_first_model_and_has_its_own_directio
     assert np.array_equal(second.item_direction, expected.item)
     assert np.array_equal(second.user_direction, expected.user)
     assert not np.array_equal(expected.item, find_directions(again, split.train).item)
+
+
+# --- proof ---
+
+
+def folded_grid(values: list[object], users: int = 20) -> Grid:
+    """A grid with a fold for each table of recall."""
+    folds = [dataclasses.replace(made_up_grid(recall=table), users=users) for table in values]
+    mean = np.mean([fold.values["recall"] for fold in folds], axis=0)
+    return dataclasses.replace(made_up_grid(recall=mean), user_groups=tuple(folds))
+
+
+ALL = np.ones(FOLDS, dtype=bool)
+
+
+def test_the_smallest_strength_within_one_standard_error_of_the_best_is_taken() -> None:
+    """0.2 is worse than 0.4 by .01 on average: within the noise of the folds, or beyond it."""
+    noise = np.array([1, -1] * 5)
+    for spread, chosen in ((0.04, (0.0, 0.2)), (0.02, (0.0, 0.4))):  # standard errors .0133 and .0067
+        grid = folded_grid([[[0.0, 0.30 + spread * n, 0.31]] for n in noise])
+        frontier = Frontier(grid, None, "recall", {}, None)
+        assert frontier.choose("balanced", ALL) == chosen
+        assert frontier.choose("gain", ALL) == (0.0, 0.4)
+    without = np.arange(FOLDS) != 0  # the mean of the other folds decides
+    grid = folded_grid([[[0.0, 9.0, 0.0]], *[[[0.0, 0.0, 0.1]]] * 9])
+    assert Frontier(grid, None, "recall", {}, None).choose("gain", without) == (0.0, 0.4)
+    assert Frontier(grid, None, "recall", {}, None).choose("gain", ALL) == (0.0, 0.2)
+
+
+def test_a_price_and_a_loss_that_is_not_significant() -> None:
+    """Ordinary recall falls by 0, 2, 4 and 8 %, the same in every fold but for the first of them."""
+    grid = folded_grid([[[0.1, 0.2, 0.3, 0.4]]] * FOLDS)
+    ordinary = folded_grid([[[0.5, 0.49 + wobble, 0.48, 0.46]] for wobble in (0.03, -0.03) * 5])
+    frontier = Frontier(grid, ordinary, "recall", {}, 0.05)
+    assert frontier.choose("gain", ALL) == (0.0, 0.6)
+    assert frontier.choose("balanced", ALL) == (0.0, 0.4)  # 4 % and no spread
+    assert frontier.choose("free", ALL) == (0.0, 0.2)  # 2 % with a standard error of 2 %
+    tight = dataclasses.replace(frontier, price=0.03)
+    assert tight.choose("balanced", ALL) == (0.0, 0.0)  # 2 % may be 4 %
+    assert dataclasses.replace(frontier, price=0.5).choose("balanced", ALL) == (0.0, 0.6)
+
+
+def test_every_user_is_measured_at_strengths_chosen_on_others(run: Run, split: Split) -> None:
+    """The proof of the most gain, recomputed one fold at a time with searches that leave its users out."""
+    proof = tune(run, split, point="gain", k=5).points["gain"]
+    fold, directions = deal_folds(split.train.n_users, 0), find_directions(run.model, split.train)
+    users = np.flatnonzero(split.valid.user_counts).astype(np.int32)
+    case, differences = (run.embeddings, directions, split.train, split.valid), []
+    for number in range(FOLDS):
+        mine, others = users[fold[users] == number], users[fold[users] != number]
+        chosen = choose_strengths(search_strengths(*case, k=5, users=others))
+        point = Recommender(directions.item, directions.user, *chosen, embeddings=run.embeddings, seen=split.train)
+        found = [
+            measure(one.recommend(mine, 5)[0], mine, split.train, split.valid, resamples=0).per_user["recall"]
+            for one in (point, point.with_strengths(0.0, 0.0))
+        ]
+        differences.append(found[0] - found[1])
+    difference = np.concatenate(differences)
+    assert proof.gain == pytest.approx(difference.mean(), abs=1e-9)
+    assert proof.low < proof.gain < proof.high and proof.proven == (proof.p_value < 0.05)
+    error = difference.std() / np.sqrt(len(difference))
+    assert (proof.high - proof.low) / (2 * 1.96) == pytest.approx(error, rel=0.15)
+
+
+def test_a_proven_gain_is_taken_at_its_price(run: Run, split: Split) -> None:
+    tuned = tune(run, split)
+    point = tuned.points["balanced"]
+    assert tuned.proven and tuned.sentence.startswith("Took the balanced point, item strength")
+    assert (tuned.item_strength, tuned.user_strength) == (point.item_strength, point.user_strength) != (0.0, 0.0)
+    assert point.gain > 0 and point.price <= 0.05 and point.price_low <= point.price <= point.price_high
+    assert set(tuned.points) == {"gain", "balanced", "free"}
+    assert tuned.to_json()["gain"] == point.gain and tuned.to_json()["validation"] == "uniform"
+    assert "price is unknown" in tune(run, dataclasses.replace(split.development, ordinary=None)).sentence
+
+
+def test_without_a_proof_strengths_stay_0(split: Split) -> None:
+    """Random vectors: whatever the grid's maximum is, it is luck. One in twenty may be taken for proof."""
+    proven, moved = 0, 0
+    for seed in range(30):
+        run = Run(Model(vectors_for(split.train, dim=6, seed=seed), dials=BOTH_SIDES))
+        tuned = tune(run, dataclasses.replace(split.development, ordinary=None), k=5)
+        proven += tuned.proven
+        moved += choose_strengths(tuned.grid) != (0.0, 0.0)
+        if not tuned.proven:
+            assert (tuned.item_strength, tuned.user_strength) == (0.0, 0.0)
+            assert tuned.sentence.startswith("Strengths stay 0, because no gain is proven")
+    assert proven <= 3 and moved > 20
+
+
+def test_no_point_within_the_price_is_said_loudly(run: Run, split: Split) -> None:
+    """On the ordinary part of this split every user follows popularity, so any adjustment costs a lot."""
+    popular = np.argsort(-split.train.item_counts)[:12]
+    pairs = [(user, item) for user in range(split.train.n_users) for item in popular]
+    log = make_log(pairs, split.train.n_users, split.train.n_items)
+    log = dataclasses.replace(log, user_ids=split.train.user_ids, item_ids=split.train.item_ids)
+    ordinary = log.rows(~np.isin(pair_keys(log), pair_keys(join(split.train, split.valid))))
+    known = dataclasses.replace(split.development, ordinary=ordinary)
+    tuned = tune(run, known, price=0.0)
+    assert (tuned.item_strength, tuned.user_strength) == (0.0, 0.0) and not tuned.proven
+    assert tuned.points["gain"].proven and tuned.points["gain"].price > 0.05
+    assert tuned.sentence.startswith("NO PROVEN POINT KEEPS THE PRICE, so strengths stay 0")
+    assert "at most 0 % of ordinary recall" in tuned.sentence
+    least = tune(run, known, target="average_popularity", point="gain")
+    assert any("recall of the most popular 5 % of items collapses from" in warning for warning in least.warnings)
+
+
+def test_a_strength_on_the_edge_of_its_grid_is_reported(run: Run, split: Split) -> None:
+    short = dataclasses.replace(run.model, dials=Dials(user_strengths=(0.0, 0.2)))
+    tuned = tune(dataclasses.replace(run, model=short), split)
+    assert (tuned.item_strength, tuned.user_strength) == (0.0, 0.2)
+    assert tuned.warnings == ("user strength 0.2 is the largest of its grid; a larger one may be better",)
+
+
+def test_coverage_and_gini_are_proven_by_intervals_that_are_apart(run: Run, split: Split) -> None:
+    for target in ("gini", "coverage", "average_popularity"):
+        tuned = tune(run, split, target=target, price=0.5, k=3)
+        point = tuned.points["balanced"]
+        assert point.proven and point.low > 0 and (point.p_value is None) == (target != "average_popularity")
+        before, after = tuned.grid.at(0, 0)[target], tuned.grid.at(tuned.item_strength, tuned.user_strength)[target]
+        assert after > before if target == "coverage" else after < before
+
+
+def test_nothing_to_tune(run: Run, split: Split) -> None:
+    plain = dataclasses.replace(run, model=dataclasses.replace(run.model, dials=None))
+    tuned = tune(plain, split)
+    assert (tuned.item_strength, tuned.user_strength, tuned.points) == (0.0, 0.0, {}) and not tuned.proven
+    assert tuned.sentence == "There are no strengths to tune, so they are 0."
+
+
+def test_wrong_settings_of_tune_are_rejected(run: Run, split: Split) -> None:
+    bare = dataclasses.replace(split.development, ordinary=None)
+    with pytest.raises(InputError, match="a price is measured on an ordinary validation part"):
+        tune(run, bare, price=0.1)
+    with pytest.raises(InputError, match="a floor is measured on an ordinary validation part"):
+        tune(run, bare, floor={"recall": 0.9})
+    with pytest.raises(InputError, match="point must be one of gain, balanced, free, got 'best'"):
+        tune(run, split, point="best")
+    with pytest.raises(InputError, match=r"price is a share of ordinary recall, at least 0 and below 1, got 1\.5"):
+        tune(run, split, price=1.5)
+    with pytest.raises(InputError, match="target must be one of"):
+        tune(run, split, target="fame")
 
 
 def test_a_zero_user_vector_ties_everything_and_costs_no_more(split: Split) -> None:

@@ -50,7 +50,7 @@ def make_demo(
         artifacts.save_run(run, path, folder / "split")
         if run.model.dials is not None:
             tuned = tune(run, split)
-            artifacts.save_tuning(path, tuned, tuned.grid, {"target": "recall", "k": 20})
+            artifacts.save_tuning(path, tuned, tuned.grid, {"target": "recall", "k": 20} | tuned.to_json())
         model = artifacts.load(path)
         models = {"plain": model.with_strengths(0.0, 0.0), "adjusted": model}
         truth = {way: find_favourites(world, one) for way, one in models.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,14 @@ def save_split(split: Split, path: str | Path) -> None:
 def load_development(path: str | Path) -> Development:
     """Train and validation of a split folder, or of the split inside a run folder; test is not opened."""
     folder = split_folder(Path(path))
-    read_manifest(folder, "split", without=TEST)
-    return _read_development(folder)
+    return _read_development(folder, read_manifest(folder, "split", without=TEST))
 
 
 def load_split(path: str | Path) -> Split:
     """The whole split of a split folder, or of the split inside a run folder."""
     folder = split_folder(Path(path))
     manifest = read_manifest(folder, "split")
-    known = _read_development(folder)
+    known = _read_development(folder, manifest)
     test = _read_part(folder, "test", known.train.user_ids, known.train.item_ids)[0]
     if test is None:
         raise ArtifactError(f"{folder} has no test part; make the split again")
@@ -67,14 +67,14 @@ def read_ids(folder: Path, name: str) -> Ids:
     return np.array(ids.to_list(), dtype=object) if ids.dtype == pl.String else ids.to_numpy()
 
 
-def _read_development(folder: Path) -> Development:
+def _read_development(folder: Path, manifest: Mapping[str, Any]) -> Development:
     users, items = read_ids(folder, "users"), read_ids(folder, "items")
     (train, intervened), (valid, _), (ordinary, _) = (
         _read_part(folder, name, users, items) for name in ("train", "valid", "ordinary")
     )
     if train is None or valid is None:
         raise ArtifactError(f"{folder} has no train or no validation part; make the split again")
-    return Development(train, valid, intervened, ordinary)
+    return Development(train, valid, intervened, ordinary, SplitManifest(**manifest["split"]).drawn)
 
 
 def _read_part(folder: Path, name: str, users: Ids, items: Ids) -> tuple[Interactions | None, NDArray[np.bool_] | None]:

@@ -41,10 +41,12 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         with working(f"measuring {path}"):
             reports.append(summarise(path, k, seed, on))
     evaluations = [report.evaluation for report in reports]
-    result = {"run": run, **evaluations[0].to_json()}
+    validation = reports[0].settings["validation"]
+    result = {"run": run, "validation": validation, **evaluations[0].to_json()}
     if against:
         difference = compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
         result["against"] = {"run": against, **evaluations[1].to_json(), "difference": difference}
     if not quiet:
         output.print(comparison_table(reports, seed), *gain_and_price(evaluations[0]), sep="\n")
+        output.print(f"Validation part of {run}: {validation}.")
     return result

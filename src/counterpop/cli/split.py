@@ -95,10 +95,13 @@ def command(data: str | None, train: str | None, out: str, quiet: bool, **option
     sizes = {"users": split.train.n_users, "items": split.train.n_items, "pairs": pairs, "merged": n_rows - pairs}
     if not quiet:
         parts = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        output.print(f"{sizes['users']:,} users x {sizes['items']:,} items, {pairs:,} pairs: {parts}. Wrote {out}.")
+        output.print(
+            f"{sizes['users']:,} users x {sizes['items']:,} items, {pairs:,} pairs: {parts}. "
+            f"Validation part: {split.manifest.drawn}. Wrote {out}."
+        )
         if sizes["merged"]:
             output.print(f"{sizes['merged']:,} rows repeated a pair and were merged into it.")
-    return asdict(split.manifest) | sizes | {"out": out}
+    return asdict(split.manifest) | sizes | {"validation": split.manifest.drawn, "out": out}
 
 
 def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any]) -> tuple[Split, int]:

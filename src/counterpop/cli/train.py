@@ -127,11 +127,15 @@ def command(
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
-        output.print(f"Best after {epochs} epochs (validation recall {best:.4f}{how}), {seconds:.1f} s. Wrote {out}.")
+        output.print(
+            f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
+            f"{seconds:.1f} s. Wrote {out}."
+        )
     return {
         "out": out,
         "epochs": epochs,
         "valid_recall": best,
+        "validation": known.drawn,
         "seconds": seconds,
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,

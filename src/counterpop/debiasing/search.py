@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
 from counterpop.debiasing.matching import as_embeddings, check_fit, in_order_of, sort_ledger
+from counterpop.debiasing.rebuilding import rebuild
 from counterpop.debiasing.trials import (
     PART_NAMES,
     DebiasSettings,
@@ -32,10 +33,8 @@ from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target
 
-IN_SAMPLE = (
-    "The model was trained on the held-out pairs: the strengths carry over, but the figures are too high. A later log "
-    "(--holdout) gives true ones."
-)
+LEAST_AGREEMENT = 0.55  # chosen on validation: see experiments/debias_without_holdout.md
+CAUTIOUS_FLOOR = {"recall": 0.95}  # without a holdout: further along the grid, what seemed a gain was none
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,8 +59,8 @@ class Debiasing(Recommender):
     target: Target
     floor: Mapping[str, float]
     k: int
-    in_sample: bool
-    """Whether the held-out pairs were in the log the model was trained on: figures are then too high."""
+    agreement: float | None
+    """Without a holdout: how well vectors rebuilt from pairs agree with the given ones, from 0 to 1; else None."""
     sample: int | None
     """Maximum number of users on each side, if the catalogue is so large that a random sample was drawn."""
     item_counts: NDArray[np.int64]
@@ -72,8 +71,32 @@ class Debiasing(Recommender):
         return (self.item_strength, self.user_strength) != (0.0, 0.0)
 
     @property
+    def provable(self) -> bool:
+        """Whether the held-out pairs can prove anything: they are later ones, or the vectors can be rebuilt."""
+        return self.agreement is None or self.agreement >= LEAST_AGREEMENT
+
+    @property
+    def how_judged(self) -> str:
+        """What the figures were measured with, in a sentence."""
+        if self.agreement is None:
+            return "Judged on a later log."
+        if not self.provable:
+            return (
+                "No proof is possible without a later log (--holdout): vectors rebuilt from the users' own pairs agree "
+                f"with the given ones only by {self.agreement:.0%}, and {LEAST_AGREEMENT:.0%} is required, so the "
+                "strengths are 0."
+            )
+        return (
+            "Judged without a later log: the model was trained on the held-out pairs, so the vectors were rebuilt "
+            f"without them. Rebuilt from all pairs, they agree with the given ones by {self.agreement:.0%}. A later "
+            "log (--holdout) gives more certain figures."
+        )
+
+    @property
     def headline(self) -> str:
         """Whether to use the adjustment, in one line."""
+        if not self.provable:
+            return "No proof without a later log: leave the vectors as they are"
         if self.gained:
             return f"Yes: remove popularity, at item strength {self.item_strength}, user strength {self.user_strength}"
         return f"{'Not significant' if self.uniform.gain(self.target) > 0 else 'No'}: leave the vectors as they are"
@@ -81,6 +104,8 @@ class Debiasing(Recommender):
     @property
     def sentences(self) -> list[str]:
         """The reason for the headline, and what to know about the figures."""
+        if not self.provable:
+            return [self.how_judged]
         target, proof = self.target.replace("_", " "), self.uniform.proof(self.target)
         outcome = f"do not improve {target}, so the strengths are 0"
         if self.uniform.gain(self.target) > 0:
@@ -91,8 +116,10 @@ class Debiasing(Recommender):
         sentences = [f"On uniform held-out pairs of users who were not used for tuning, {tried} {outcome}."]
         if self.price:
             sentences.append(self.price)
-        if self.in_sample:
-            sentences.append(IN_SAMPLE)
+        sentences.append(self.how_judged)
+        if self.agreement is not None and self.floor:
+            floors = ", ".join(f"{share:g} of {name}" for name, share in self.floor.items())
+            sentences.append(f"Only strengths that keep {floors} on ordinary held-out pairs were considered.")
         if self.sample is not None:
             sentences.append(f"The catalogue is large: each half is a random sample of at most {self.sample:,} users.")
         return sentences
@@ -110,7 +137,7 @@ class Debiasing(Recommender):
 
     def to_json(self) -> dict[str, Any]:
         """What `counterpop debias --json` prints."""
-        names = "gained", "in_sample", "sample", "k", "target", "tried", "item_strength", "user_strength"
+        names = "gained", "how_judged", "agreement", "sample", "k", "target", "tried", "item_strength", "user_strength"
         effects = {"uniform": self.uniform, "ordinary": self.ordinary, "by_segment": self.by_segment}
         return {
             **{name: getattr(self, name) for name in names},
@@ -152,14 +179,17 @@ def debias(
     the n-th id of the log. Every id of the logs needs a vector, or `drop_unknown=True`.
 
     Strengths are tuned on half of the users, on pairs of `holdout` (a later log; pairs that are in the first one are
-    ignored), drawn so that items count about equally. Without a holdout they are tuned on a few pairs of every item
-    of the log itself, which the model has seen: the strengths carry over, but the figures are too high. The effect is
+    ignored), drawn so that items count about equally. Without a holdout they are pairs of the log itself, and the
+    vectors are rebuilt without them: see `debiasing.rebuilding`. The floor is then 0.95 of recall unless you set one,
+    and if rebuilt vectors do not agree with the given ones, the strengths are 0. The effect is
     measured on the other half of the users; if `target` does not improve significantly there (paired test, p < .01;
     for coverage and Gini, 95 % intervals that do not overlap), the strengths are 0. Segments of users get their own
     strengths if that is better than one pair for all, tuned and tested the same way. In very large catalogues both
     halves are random samples: see `Debiasing.sample`.
     """
     chosen = DebiasSettings.of(settings)
+    if holdout is None and not chosen.floor:
+        chosen = replace(chosen, floor=CAUTIOUS_FLOOR)
     if chosen.target not in ("recall", "hit_rate", "ndcg") and not chosen.floor:
         text = (
             f"the target {chosen.target} without a floor takes the strengths that move it most, at any cost in "
@@ -174,11 +204,20 @@ def debias(
     later = None if holdout is None else in_order_of(holdout, vectors, chosen.drop_unknown)
     trial = hold_out(log, later, chosen.seed)
     directions = find_directions(Model(vectors, ledger), log, chosen.item_direction, chosen.user_direction)
-    return _search(vectors, log, trial, directions, chosen)
+    if later is not None:
+        return _search(vectors, log, trial, directions, chosen)
+    chosen.report("rebuilding vectors without the held-out pairs")
+    trial, agreement = rebuild(trial, vectors, log, chosen.k, chosen.seed)
+    return _search(vectors, log, trial, directions, chosen, agreement)
 
 
 def _search(
-    vectors: Embeddings, log: Interactions, trial: Trial, directions: Directions, settings: DebiasSettings
+    vectors: Embeddings,
+    log: Interactions,
+    trial: Trial,
+    directions: Directions,
+    settings: DebiasSettings,
+    agreement: float | None = None,
 ) -> Debiasing:
     """The best strengths along the directions, tuned and tested on the held-out pairs."""
     division = divide(trial.parts[0].seen, settings.seed)  # dividing by held-out pairs would leak them
@@ -189,7 +228,7 @@ def _search(
         settings.report(f"testing strengths {tried[0]} and {tried[1]} on other users, {name} pairs")
         before, after = (measure_on(part, vectors, a, settings) for a in (best.with_strengths(0.0, 0.0), best))
         effects.append(effect_of(before, after, settings))
-    gained = effects[0].is_better(settings.target)
+    gained = effects[0].is_better(settings.target) and (agreement is None or agreement >= LEAST_AGREEMENT)
     segments = choose_segments(grids, division, settings.target, settings.floor) if gained else None
     by_segment = None
     if segments is not None:
@@ -216,7 +255,7 @@ def _search(
         target=settings.target,
         floor=settings.floor or {},
         k=settings.k,
-        in_sample=trial.in_sample,
+        agreement=agreement,
         sample=trial.sample,
         item_counts=log.item_counts,
     )

@@ -19,8 +19,8 @@ from counterpop.splits import draw_by_item
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths, search_strengths
 
 # Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
-# total unless that is more than a share of the log.
-LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 10_000, 0.2
+# total unless that is more than a share of the log; never more than half of an item's pairs.
+LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 50_000, 0.2
 MOST_SCORES = 2_000_000_000  # users x items on each side; more users add little and take minutes
 SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
 USER_STREAM, PAIR_STREAM = 500, 501
@@ -108,6 +108,8 @@ class Part:
     """Held-out pairs of the users on whom strengths are tuned."""
     test: Interactions
     """Held-out pairs of the other users, on whom the effect is measured."""
+    vectors: Embeddings | None = None
+    """Vectors that do not know the held-out pairs, if the given ones do: see `rebuild`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,7 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
     generator, in_sample = np.random.default_rng([seed, PAIR_STREAM]), later is None
     if later is None:
         of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
-        uniform = draw_by_item(log, np.full(log.n_items, of_each), generator)
+        uniform = draw_by_item(log, np.minimum(of_each, log.item_counts // 2), generator)
         ordinary = generator.choice(len(log), len(uniform), replace=False)
         masks = [np.isin(np.arange(len(log)), rows) for rows in (uniform, ordinary)]
         parts = [(log.rows(~mask), log.rows(mask)) for mask in masks]
@@ -153,7 +155,7 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
             sampled |= len(users) > most
             users = users[np.argsort(chance[users])[:most]]
             sides.append(held.rows(np.isin(held.user_ix, users)))
-        divided.append(Part(seen, *sides))
+        divided.append(Part(seen, sides[0], sides[1]))
     return Trial((divided[0], divided[1]), in_sample, most if sampled else None)
 
 
@@ -164,7 +166,8 @@ def tune_on(
     grids = []
     for name, part in zip(PART_NAMES, trial.parts, strict=True):
         settings.report(f"measuring every pair of strengths on {name} pairs")
-        grids.append(search_strengths(vectors, directions, part.seen, part.tuning, k=settings.k, user_groups=cells))
+        own = part.vectors or vectors
+        grids.append(search_strengths(own, directions, part.seen, part.tuning, k=settings.k, user_groups=cells))
     return grids, choose_strengths(grids[0], settings.target, settings.floor, grids[1])
 
 
@@ -176,7 +179,7 @@ def measure_on(
     strengths: tuple[FloatArray, FloatArray] | None = None,
 ) -> Measures:
     """The measures of an adjustment on the test users; `strengths` are those of every user (U,), if they differ."""
-    users = np.flatnonzero(part.test.user_counts).astype(np.int32)
+    vectors, users = part.vectors or vectors, np.flatnonzero(part.test.user_counts).astype(np.int32)
     own = () if strengths is None else (side[users] for side in strengths)
     queries = adjustment.query(vectors.user_vectors[users], *own)
     ties = tie_order(vectors.item_ids)

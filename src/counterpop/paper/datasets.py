@@ -101,7 +101,7 @@ def thin(split: cp.Split, users: int, seed: int = 0) -> cp.Split:
 
     intervened = None if known.intervened is None else known.intervened[kept[known.train.user_ix]]
     ordinary = None if known.ordinary is None else keep(known.ordinary)
-    few = cp.Development(keep(known.train), keep(known.valid), intervened, ordinary)
+    few = cp.Development(keep(known.train), keep(known.valid), intervened, ordinary, known.drawn)
     return replace(split, development=few, test=keep(split.test))
 
 

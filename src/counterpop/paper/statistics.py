@@ -86,7 +86,7 @@ def make_table2(bench: Bench) -> Item:
         row = {"dataset": name, "users": sizes[0], "items": sizes[1], "pairs": pairs}
         row |= {"density": pairs / (sizes[0] * sizes[1]), "train": len(known.train), "of_it_intervened": intervened}
         row |= {"valid": len(known.valid), "test": len(split.test)}
-        row |= {"validation": f"carved, {manifest.carved}" if manifest.carved else "given"}
+        row |= {"validation": manifest.drawn}
         row |= {f"gini_{part}": manifest.gini[part] for part in ("train", "test")}
         rows.append(row | {"untrained_items": manifest.untrained_items})
         text = "{:,} users, {:,} items, {:,} interactions"

@@ -15,7 +15,7 @@ def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> 
     model, known = saved.recommender(split.development, on), split.development
     return RunReport(
         Path(path).resolve().name,
-        saved.run.settings | {"versions": saved.manifest["versions"]},
+        saved.run.settings | {"validation": known.drawn, "versions": saved.manifest["versions"]},
         saved.run.history,
         evaluate(model, split, on, k, seed=seed),
         saved.trained_on(known, on).item_counts,

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.folding import fold_in, ridge
 from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.topk import LEFT_OUT, top_k
 from counterpop.metrics.popularity import exposure
 from counterpop.ranking import rank
 from counterpop.recommender import Recommender
 
-FOLD_IN_REG = 4.0  # times the mean squared length of an item vector; chosen on validation, see docs/serving.md
 LIST_LENGTH = 20  # of the lists that the fallback is counted from
 MOST_LISTS = 20_000  # maximum number of those lists
 
@@ -114,25 +114,6 @@ class ServedModel:
         items, best = np.empty((1, k), dtype=np.int32), np.empty((1, k), dtype=np.float32)
         top_k(scores, self.recommender.ties, 0, 1, best, items)
         return items[0], best[0]
-
-
-def ridge(item_vectors: FloatArray) -> float:
-    """The reg for `fold_in`: four times the mean squared length of the item vectors."""
-    return FOLD_IN_REG * float(np.mean(np.einsum("id,id->i", item_vectors, item_vectors))) or 1.0
-
-
-def fold_in(item_vectors: FloatArray, histories: Sequence[IntArray], reg: float) -> FloatArray:
-    """(B, D) a user vector for each history: the ridge regression that gives its items a score of 1.
-
-    u = (H^T H + reg I)^-1 H^T 1, with H the vectors of the items. It is close to the mean of the items, but counts
-    what they have in common only once.
-    """
-    dim = item_vectors.shape[1]
-    folded = np.empty((len(histories), dim), dtype=np.float32)
-    for n, items in enumerate(histories):
-        held = item_vectors[items].astype(np.float64)
-        folded[n] = np.linalg.solve(held.T @ held + reg * np.eye(dim), held.sum(axis=0))
-    return folded
 
 
 def find(known: Ids, wanted: str | int) -> int | None:

@@ -11,16 +11,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
-from counterpop.interactions import BoolArray, Interactions, gini, places_in_groups
+from counterpop.interactions import BoolArray, Interactions, places_in_groups
 
 Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
 Parts = NDArray[np.int8]  # the part of each row of a log, by these codes
 Rows = NDArray[np.intp]
 
 TRAIN, INTERVENED, VALID, TEST, ORDINARY, LEFT_OUT = range(6)  # the first four as in `Interactions.part`
-FLAT = 0.9  # a test whose Gini is below this share of train's was not drawn the way the log was
+REDRAWS = 4  # of a test part, to see what an intervened one would look like
 # One random stream for each purpose, shared with no other module, so that no draw depends on another.
-TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM = range(100, 105)
+TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM, GUESS_STREAM = range(100, 106)
 
 
 def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, generator: Generator) -> Rows:
@@ -96,17 +96,29 @@ def carve(log: Interactions, part: Parts, how: str, cap: float, generator: Gener
         part[draw_overall(log, train, number, how, generator)] = VALID
 
 
-def guess_how_test_was_drawn(log: Interactions, part: Parts) -> str:
-    """One of the ways to carve; `split_as_given` documents the rule."""
+def guess_how_test_was_drawn(log: Interactions, part: Parts, cap: float) -> str:
+    """One of the ways to carve; `split_as_given` documents the rule.
+
+    The Gini of the test part would mislead: with few pairs even a uniform draw is uneven. The mean of log counts of
+    its items has no such bias, and a test of a few hundred pairs is enough to tell.
+    """
     train, test = part <= INTERVENED, part == TEST
     if log.time is not None and log.time[test].min() >= log.time[train].max() > log.time[train].min():
         return "temporal"
-    test_counts = item_counts(log, test)
-    present = test_counts[log.item_counts > 0]
-    commonest = np.bincount(present).argmax()
-    if commonest > 0 and (present == commonest).mean() >= 0.95:
-        return "uniform"
-    return "intervened" if gini(test_counts) < FLAT * gini(item_counts(log, train)) else "random"
+    have = log.item_counts[log.item_counts > 0]
+    present = item_counts(log, test)[log.item_counts > 0]
+    for number in (np.bincount(present).argmax(), np.minimum(present.max(), have - 1)):  # or all an item can spare
+        if np.max(number) > 0 and (present == number).mean() >= 0.95:
+            return "uniform"
+    popularity = np.log(np.maximum(log.item_counts, 1))[log.item_ix]
+    generator, weights = np.random.default_rng(GUESS_STREAM), even_weights(log, train | test, cap)
+    redrawn = []
+    for _ in range(REDRAWS):
+        drawn = np.zeros(len(log), dtype=np.int8)
+        draw_by_user(log, drawn, {TEST: test.mean()}, weights, generator)
+        redrawn += popularity[drawn == TEST].tolist()
+    halfway = (popularity.mean() + np.mean(redrawn or popularity)) / 2
+    return "intervened" if popularity[test].mean() < halfway else "random"
 
 
 def even_weights(log: Interactions, pool: BoolArray, cap: float) -> NDArray[np.float64]:

@@ -124,10 +124,12 @@ def split_as_given(
 
     `carve` names how that part is drawn. "auto" draws it the way the test seems to have been drawn: temporal if every
     test pair is at least as late as all of train; uniform if at least 95 % of the items have the same number of test
-    pairs; intervened if the Gini of the test's item counts is below 0.9 of train's; else random. A uniform carve takes
-    as many pairs of each item as the test has, but at most half of the item's train pairs, and none of an item with one
-    or two. So it is less flat than the test, and a model should be trained again on `Development.refit_train()` once
-    everything is chosen. The other carves hold half as many pairs as the test, at most a quarter of train.
+    pairs, or all of their pairs but one if they have fewer; otherwise intervened or random, whichever gives items about
+    as popular (mean log count) as those of the test when as many pairs are drawn again from the whole log. A uniform
+    carve takes as many pairs of each item as the test has, but at most half of the item's train pairs, and none of an
+    item with one or two. So it is less flat than the test, and a model should be trained again on
+    `Development.refit_train()` once everything is chosen. The other carves hold half as many pairs as the test, at most
+    a quarter of train.
     """
     _check(log, ordinary)
     if carve not in get_args(Carve):
@@ -146,7 +148,7 @@ def split_as_given(
     carved = None
     if not (part == VALID).any():
         _check_sizes(len(log), train=(part <= INTERVENED).sum(), test=(part == TEST).sum())
-        carved = drawing.guess_how_test_was_drawn(log, part) if carve == "auto" else carve
+        carved = drawing.guess_how_test_was_drawn(log, part, cap) if carve == "auto" else carve
         drawing.carve(log, part, carved, cap, np.random.default_rng([seed, drawing.VALID_STREAM]))
     return _assemble("as-given", log, part, seed, {"carve": carve, "cap": cap, "ordinary": ordinary}, carved)
 
@@ -239,5 +241,6 @@ def _assemble(
         untrained_users=int(((valid.user_counts + test.user_counts > 0) & (train.user_counts == 0)).sum()),
     )
     intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
-    development = Development(train, valid, intervened, parts["ordinary"] if len(parts["ordinary"]) else None)
+    observed = parts["ordinary"] if len(parts["ordinary"]) else None
+    development = Development(train, valid, intervened, observed, manifest.drawn)
     return Split(development, test, manifest)

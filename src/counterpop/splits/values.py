@@ -20,6 +20,8 @@ class Development:
     """For each train row, whether it was drawn by intervention (as in DICE); None if the split has no such rows."""
     ordinary: Interactions | None = None
     """A second validation part with the bias of the log; None if the split was made without."""
+    drawn: str = "unknown"
+    """How the validation part was drawn: see `SplitManifest.drawn`."""
 
     def refit_train(self) -> Interactions:
         """Train, validation and the ordinary part together: what a refit trains on."""
@@ -49,6 +51,13 @@ class SplitManifest:
     untrained_items: int
     """Items of validation or test without a train row."""
     untrained_users: int
+
+    @property
+    def drawn(self) -> str:
+        """How the validation part was drawn: "given" with the log, "carved, uniform" out of train, or "uniform"."""
+        if self.carved:
+            return f"carved, {self.carved}"
+        return "given" if self.protocol == "as-given" else self.protocol
 
     @property
     def even(self) -> bool:

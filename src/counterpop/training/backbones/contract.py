@@ -83,11 +83,13 @@ class Backbone:
         """Raises `InputError` if these settings do not go with the backbone."""
         least, most = self.layers
         if not least <= settings.layers <= most:
-            raise InputError(f"{self.name} has {least} to {most} layers, got {settings.layers}")
+            have = f"{least} to {most}" if most else "no"
+            raise InputError(f"{self.name} has {have} layers, got {settings.layers}")
         if settings.edge_dropout >= 1 or (settings.edge_dropout and not self.has_graph):
-            raise InputError(f"edge_dropout is a share below 1, for lightgcn only, got {settings.edge_dropout}")
+            must = "a share below 1" if self.has_graph else f"0, because {self.name} has no graph"
+            raise InputError(f"edge_dropout must be {must}, got {settings.edge_dropout}")
         if not self.builtin and not settings.method.any_encoder:
-            raise InputError(f"{settings.method.name} cannot train an encoder of your own; use mf or lightgcn")
+            raise InputError(f"{settings.method.name} cannot train an encoder of your own; use a built-in backbone")
 
     def begin(self, start: Start) -> Trainable:
         """A model at its start, on the engine of the settings."""

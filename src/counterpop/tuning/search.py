@@ -10,19 +10,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
+from counterpop.directions import Directions
 from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER
 from counterpop.grid import Points, group_items, order_points
-from counterpop.interactions import IntArray, Interactions, gini, head
+from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head
 from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.ranking import score_blocks, tie_order
-from counterpop.recommender import Recommender
-from counterpop.runs import BOTH_SIDES, STRENGTHS, Dials, Run, Strengths
-from counterpop.splits import Development, Split
+from counterpop.runs import STRENGTHS, Strengths
 
 Target = Literal["recall", "hit_rate", "ndcg", "average_popularity", "tail_share", "coverage", "gini"]
 
@@ -186,11 +184,21 @@ def choose_strengths(
     """The pair of strengths with the best `target`; the weakest of equally good ones.
 
     `floor={"ndcg": 0.98}` allows only points whose NDCG on the ordinary validation part is at least 0.98 of the
-    plain model's (for metrics where lower is better: at most 1 / 0.98 of it).
+    plain model's (for metrics where lower is better: at most 1 / 0.98 of it). The winner of a grid flatters itself:
+    `tune` does not use this without proof unless asked to.
     """
     if target not in grid.values:
         raise InputError(f"target must be one of {', '.join(grid.values)}, got {target!r}")
     value = -grid.values[target] if target in LOWER_IS_BETTER else grid.values[target].copy()
+    value[~above_floor(floor, ordinary, value.shape)] = -np.inf
+    best = np.argwhere(value >= value.max() - 1e-12)  # the last bits depend on the number of threads
+    a, b = min(best, key=lambda point: round(grid.item_strengths[point[0]] + grid.user_strengths[point[1]], 9))
+    return grid.item_strengths[a], grid.user_strengths[b]
+
+
+def above_floor(floor: Mapping[str, float] | None, ordinary: Grid | None, shape: tuple[int, ...]) -> BoolArray:
+    """(A, B) the points that `choose_strengths` allows with this floor."""
+    allowed = np.ones(shape, dtype=bool)
     for name, share in (floor or {}).items():
         if ordinary is None:
             raise InputError(
@@ -200,63 +208,7 @@ def choose_strengths(
         if name not in ordinary.values:
             raise InputError(f"floor must name one of {', '.join(ordinary.values)}, got {name!r}")
         measured, plain = ordinary.values[name], ordinary.at(0.0, 0.0)[name]
-        allowed = measured * share <= plain if name in LOWER_IS_BETTER else measured >= share * plain
-        value[~allowed] = -np.inf
-    if not np.isfinite(value.max()):
+        allowed &= measured * share <= plain if name in LOWER_IS_BETTER else measured >= share * plain
+    if not allowed.any():
         raise InputError("no pair of strengths satisfies the floor; lower it")
-    best = np.argwhere(value >= value.max() - 1e-12)  # the last bits depend on the number of threads
-    a, b = min(best, key=lambda point: round(grid.item_strengths[point[0]] + grid.user_strengths[point[1]], 9))
-    return grid.item_strengths[a], grid.user_strengths[b]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Tuned(Recommender):
-    """A recommender with the grid that its strengths were chosen from."""
-
-    grid: Grid
-    ordinary: Grid | None
-    """The same on the ordinary validation part, if there is one."""
-
-
-def tune(
-    run: Run,
-    split: Split | Development,
-    *,
-    target: Target = "recall",
-    floor: Mapping[str, float] | None = None,
-    k: int = 20,
-    item_direction: ItemDirection | None = None,
-    user_direction: UserDirection | None = None,
-) -> Tuned:
-    """The model at the strengths that are best on the validation part; the test part is never used.
-
-    Strengths are chosen on the model trained without the validation part. If the run was refit on train +
-    validation, the result is the second model at the strengths of the first. The grid is that of the model's own
-    dials; a model without dials (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a direction
-    applies the paper's adjustment to any model.
-    """
-    named = item_direction is not None or user_direction is not None
-    dials = BOTH_SIDES if named else run.model.dials or Dials()
-    known = split.development if isinstance(split, Split) else split
-    directions = find_directions(run.model, known.train, item_direction, user_direction)
-    case = run.model.embeddings, directions, known.train
-    options: dict[str, Any] = {"k": k, "item_strengths": dials.item_strengths, "user_strengths": dials.user_strengths}
-    grid = search_strengths(*case, known.valid, **options)
-    ordinary = None if known.ordinary is None else search_strengths(*case, known.ordinary, **options)
-    strengths = choose_strengths(grid, target, floor, ordinary)
-    trial = None
-    if run.refit is not None:
-        sides = directions.item, directions.user
-        trial = Recommender(*sides, *strengths, embeddings=run.model.embeddings, seen=known.train)
-        directions = find_directions(run.refit, known.refit_train(), item_direction, user_direction)
-    return Tuned(
-        directions.item,
-        directions.user,
-        *strengths,
-        embeddings=run.embeddings,
-        seen=known.refit_train(),
-        refit=trial is not None,
-        trial=trial,
-        grid=grid,
-        ordinary=ordinary,
-    )
+    return allowed

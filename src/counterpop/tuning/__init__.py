@@ -1,0 +1,9 @@
+"""Strengths: the whole grid in one pass, the points of its frontier, and the choice among them."""
+
+from counterpop.runs import STRENGTHS
+from counterpop.tuning.choosing import Tuned, TuneSettings, tune
+from counterpop.tuning.proof import Proof, Which
+from counterpop.tuning.search import EXPOSURE_BYTES, LOWER_IS_BETTER, Grid, Target, choose_strengths, search_strengths
+
+__all__ = ["EXPOSURE_BYTES", "LOWER_IS_BETTER", "STRENGTHS", "Grid", "Proof", "Target", "TuneSettings", "Tuned"]
+__all__ += ["Which", "choose_strengths", "search_strengths", "tune"]

@@ -1,0 +1,214 @@
+"""The strengths of a run: proven on validation, or 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_args
+
+from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
+from counterpop.errors import InputError
+from counterpop.evaluation import Measures
+from counterpop.recommender import Recommender
+from counterpop.runs import BOTH_SIDES, Dials, Run
+from counterpop.splits import Development, Split
+from counterpop.tuning.proof import CrossFit, Frontier, Proof, Which, deal_folds
+from counterpop.tuning.search import Grid, Target, choose_strengths, search_strengths
+
+PRICE = 0.05  # of ordinary recall
+COLLAPSE = 0.5  # of the head's recall
+WHICH: tuple[Which, ...] = get_args(Which)
+
+
+@dataclass(frozen=True, eq=False)
+class TuneSettings:
+    """The settings of `tune`, which takes them as keywords."""
+
+    target: Target = "recall"
+    """The metric to optimise on the validation part."""
+    point: Which = "balanced"
+    """"gain": the grid's maximum, without requiring proof, as in the paper. "balanced": the most gain at a price of at
+    most `price`. "free": the most gain without a significant loss of ordinary recall. The last two must be proven."""
+    price: float | None = None
+    """Largest share of ordinary recall that "balanced" and "free" may cost: 0.05, or with a floor any."""
+    floor: Mapping[str, float] | None = None
+    """`{"ndcg": 0.98}` keeps at least this share of the plain model's NDCG on the ordinary validation part."""
+    k: int = 20
+    item_direction: ItemDirection | None = None
+    user_direction: UserDirection | None = None
+    seed: int = 0
+    """Deals users into folds and draws for the tests."""
+
+    def __post_init__(self) -> None:
+        if self.point not in WHICH:
+            raise InputError(f"point must be one of {', '.join(WHICH)}, got {self.point!r}")
+        if self.price is not None and not 0 <= self.price < 1:
+            raise InputError(f"price is a share of ordinary recall, at least 0 and below 1, got {self.price}")
+
+    @property
+    def allowed_price(self) -> float | None:
+        return PRICE if self.price is None and not self.floor else self.price
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tuned(Recommender):
+    """A recommender with the grid that its strengths were chosen from, and why these were chosen."""
+
+    grid: Grid
+    ordinary: Grid | None
+    """The same on the ordinary validation part, if there is one."""
+    settings: TuneSettings = field(default_factory=TuneSettings)
+    drawn: str = "unknown"
+    """How the validation part was drawn."""
+    points: Mapping[Which, Proof] = field(default_factory=dict)
+    """What each point of the frontier would choose and is worth; empty if the model has no strengths."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether the gain of the point that was asked for is proven."""
+        return bool(self.points) and self.points[self.settings.point].proven
+
+    @property
+    def sentence(self) -> str:
+        """What was done, and why."""
+        target, which = self.settings.target.replace("_", " "), self.settings.point
+        if not self.points:
+            return "There are no strengths to tune, so they are 0."
+        tried = self.points[which]
+        if which == "gain":
+            proof = "which is proven" if tried.proven else "which is not proven"
+            return f"Took the grid's maximum, {_name(self)}, without requiring proof: {_worth(tried, target)}, {proof}."
+        if tried.proven:
+            return f"Took the {which} point, {_name(self)}: {_worth(tried, target)}."
+        most = self.points["gain"]
+        if most.proven and most.price is not None:
+            limit = "at no significant loss" if which == "free" else "at the allowed price"
+            if which == "balanced" and self.settings.allowed_price is not None:
+                limit = f"at a price of at most {100 * self.settings.allowed_price:g} % of ordinary recall"
+            return (
+                f"NO PROVEN POINT KEEPS THE PRICE, so strengths stay 0: no gain {limit} is proven. "
+                f"The most gain, {_name(most)}: {_worth(most, target)}; --point gain or a higher --price takes it."
+            )
+        return f"Strengths stay 0, because no gain is proven. The best try, {_name(tried)}: {_worth(tried, target)}."
+
+    def to_json(self) -> dict[str, Any]:
+        """What was chosen and why, without the grids."""
+        chosen = self.points.get(self.settings.point)
+        return {
+            "item_strength": self.item_strength,
+            "user_strength": self.user_strength,
+            **({name: value for name, value in asdict(chosen).items() if "strength" not in name} if chosen else {}),
+            "proven": self.proven,
+            "points": {name: asdict(point) for name, point in self.points.items()},
+            "sentence": self.sentence,
+            "warnings": list(self.warnings),
+            "validation": self.drawn,
+        }
+
+
+def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
+    """The model at strengths proven on the validation part, or at 0; the test part is never used.
+
+    The settings are those of `TuneSettings`. A gain is proven if a paired test is significant (p < 0.05) on validation
+    users, each measured at strengths that were chosen on other users. The price is what recall loses on the ordinary
+    validation part; without one it is unknown and not limited. Of strengths that cannot be told from the best, the
+    smallest are taken: see `Frontier.choose`. `point="gain"` takes the grid's maximum instead.
+
+    Strengths are chosen on the model trained without the validation part. If the run was refit on train +
+    validation, the result is the second model at the strengths of the first. The grid is that of the model's own
+    dials; a model without dials (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a direction
+    applies the paper's adjustment to any model.
+    """
+    how = TuneSettings(**settings)
+    named = how.item_direction is not None or how.user_direction is not None
+    dials = BOTH_SIDES if named else run.model.dials or Dials()
+    known = split.development if isinstance(split, Split) else split
+    if known.ordinary is None and how.price is not None:
+        raise InputError(
+            "a price is measured on an ordinary validation part, but this split has none; "
+            "make the split with one (split --ordinary 0.05)"
+        )
+    directions = find_directions(run.model, known.train, how.item_direction, how.user_direction)
+    grid, ordinary, fit = _search(run, known, directions, dials, how)
+    strengths = choose_strengths(grid, how.target, how.floor, ordinary)  # the only ones, if there is nothing to tune
+    points: dict[Which, Proof] = {}
+    warnings: list[str] = []
+    if fit is not None:
+        proofs = {which: fit.prove(which) for which in WHICH}
+        points = {which: point for which, (point, _) in proofs.items()}
+        point, measures = proofs[how.point]
+        if how.point != "gain":
+            strengths = (point.item_strength, point.user_strength) if point.proven else (0.0, 0.0)
+        warnings = _warnings(grid, strengths, fit.plain[-1], measures[-1])
+    trial = None
+    if run.refit is not None:
+        sides = directions.item, directions.user
+        trial = Recommender(*sides, *strengths, embeddings=run.model.embeddings, seen=known.train)
+        directions = find_directions(run.refit, known.refit_train(), how.item_direction, how.user_direction)
+    return Tuned(
+        directions.item,
+        directions.user,
+        *strengths,
+        embeddings=run.embeddings,
+        seen=known.refit_train(),
+        refit=trial is not None,
+        trial=trial,
+        grid=grid,
+        ordinary=ordinary,
+        settings=how,
+        drawn=known.drawn,
+        points=points,
+        warnings=tuple(warnings),
+    )
+
+
+def _search(
+    run: Run, known: Development, directions: Directions, dials: Dials, how: TuneSettings
+) -> tuple[Grid, Grid | None, CrossFit | None]:
+    """The grids of both validation parts, and what points are proven with unless there is nothing to tune."""
+    case = run.model.embeddings, directions, known.train
+    options: dict[str, Any] = {"k": how.k, "item_strengths": dials.item_strengths}
+    options["user_strengths"] = dials.user_strengths
+    held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
+    if len(dials.item_strengths) == len(dials.user_strengths) == 1:
+        grids = [search_strengths(*case, part, **options) for part in held]
+        return grids[0], grids[1] if len(grids) == 2 else None, None
+    fold = deal_folds(known.train.n_users, how.seed)
+    folded = [search_strengths(*case, part, **options, user_groups=fold) for part in held]
+    grids = folded
+    if how.point == "gain":  # the last bits of a sum depend on the order of users: keep those of the paper's runs
+        grids = [search_strengths(*case, part, **options) for part in held]
+    frontier = Frontier(
+        folded[0], folded[1] if len(held) == 2 else None, how.target, how.floor or {}, how.allowed_price
+    )
+    model = Recommender(directions.item, directions.user, 0.0, 0.0, embeddings=run.model.embeddings, seen=known.train)
+    fit = CrossFit(model, held, fold, frontier, how.k, how.seed)
+    return grids[0], grids[1] if len(held) == 2 else None, fit
+
+
+def _warnings(grid: Grid, strengths: tuple[float, float], plain: Measures, adjusted: Measures) -> list[str]:
+    """What to know about strengths other than 0: on the edge of the grid, or the end of the head's recall."""
+    warnings = []
+    axes = ("item", grid.item_strengths), ("user", grid.user_strengths)
+    for (side, axis), strength in zip(axes, strengths, strict=True):
+        if len(axis) > 1 and strength == max(axis):
+            warnings.append(f"{side} strength {strength} is the largest of its grid; a larger one may be better")
+    before, after = (measures.groups[0]["recall"] for measures in (plain, adjusted))
+    if strengths != (0.0, 0.0) and before and after < COLLAPSE * before:
+        warnings.append(f"recall of the most popular 5 % of items collapses from {before:.3f} to {after:.3f}")
+    return warnings
+
+
+def _name(point: Proof | Recommender) -> str:
+    return f"item strength {point.item_strength}, user strength {point.user_strength}"
+
+
+def _worth(point: Proof, target: str) -> str:
+    """Gain and price in words."""
+    by = "" if point.p_value is None else f", {'p < 0.001' if point.p_value < 0.001 else f'p = {point.p_value:.3f}'}"
+    gain = f"{target} improves by {point.gain:.4f} ({point.low:.4f} to {point.high:.4f}{by})"
+    if point.price is None or point.price_low is None or point.price_high is None:
+        return f"{gain} on users not chosen on; the price is unknown, as the split has no ordinary part"
+    price, low, high = (f"{100 * share:.1f}" for share in (point.price, point.price_low, point.price_high))
+    return f"{gain} on users not chosen on, at a price of {price} % of ordinary recall ({low} to {high})"

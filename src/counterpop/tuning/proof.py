@@ -1,0 +1,194 @@
+"""Points of the frontier of gain against price, each tested on users on whom it was not chosen.
+
+The winner of a grid flatters itself. So validation users are dealt into folds, strengths for each fold are chosen on
+the other folds, and each user is measured at the strengths of their fold. All users together then give a paired test of
+the whole procedure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpop.evaluation import PER_USER, RESAMPLES, Measures, compare, measure
+from counterpop.interactions import BoolArray, IntArray, Interactions
+from counterpop.ranking import rank
+from counterpop.recommender import Recommender
+from counterpop.tuning.search import LOWER_IS_BETTER, Grid, Target, above_floor
+
+Which = Literal["gain", "balanced", "free"]
+Pair = tuple[float, float]
+Values = NDArray[np.float64]
+Effect = Mapping[str, Mapping[str, float]]  # as `compare` gives it
+
+FOLDS = 10
+SIGNIFICANT = 0.05
+NOTICEABLE = 1.645  # standard errors of a loss that is significant at 5 %, one-sided
+FOLD_STREAM = 600
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A point of the frontier: its strengths, and what choosing them this way is worth to users not chosen on."""
+
+    item_strength: float
+    user_strength: float
+    proven: bool
+    """Whether the gain is significant and the price is kept."""
+    gain: float
+    """Improvement of the target over strength 0, above 0 if better; `low` and `high` are its 95 % interval."""
+    low: float
+    high: float
+    p_value: float | None
+    """Of a paired test over users; None for coverage and Gini, which are proven if the interval is above 0."""
+    price: float | None = None
+    """Share of recall on the ordinary part that is lost, with its 95 % interval; None without such a part."""
+    price_low: float | None = None
+    price_high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """A metric at every pair of strengths, for each fold of users; higher is better."""
+
+    values: Values  # (F, A, B), 0 for a fold without users
+    users: Values  # (F,)
+
+    @classmethod
+    def of(cls, grid: Grid, name: str) -> Folded:
+        """The folds of a grid; for a property of all lists together, the grid itself as every fold."""
+        sign, folds = -1 if name in LOWER_IS_BETTER else 1, grid.user_groups
+        tables = [sign * np.nan_to_num((fold if name in PER_USER else grid).values[name]) for fold in folds]
+        return cls(np.stack(tables), np.array([float(fold.users) for fold in folds]))
+
+    def mean(self, among: BoolArray) -> Values:
+        """(A, B) over the users of these folds."""
+        return np.asarray(np.tensordot(self._shares(among), self.values, 1))
+
+    def loss(self, best: tuple[int, int], among: BoolArray) -> tuple[Values, Values]:
+        """(A, B) by how much each point is below `best`, and the standard error of that by the spread over folds."""
+        shares = self._shares(among)
+        below = self.values[:, best[0], best[1], None, None] - self.values
+        mean = np.tensordot(shares, below, 1)
+        number = max(2, int(np.count_nonzero(shares)))
+        return mean, np.sqrt(number / (number - 1) * np.tensordot(shares**2, (below - mean) ** 2, 1))
+
+    def _shares(self, among: BoolArray) -> Values:
+        return self.users * among / max(1.0, float((self.users * among).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """What points are chosen by: the grids of both validation parts with a grid for each fold, and the limits."""
+
+    grid: Grid
+    ordinary: Grid | None
+    target: Target
+    floor: Mapping[str, float]
+    price: float | None
+    """Largest share of ordinary recall that the balanced and the free point may cost; None for any."""
+
+    def choose(self, which: Which, among: BoolArray) -> Pair:
+        """The strengths of a point, by the users of these folds.
+
+        "gain" is the maximum of the target. "balanced" allows only points that cost at most the price, with one
+        standard error to spare, and "free" of these only points whose loss is not significant. Of all allowed points
+        that are within one standard error (paired, by folds) of the best one, both take the smallest total strength.
+        """
+        a, b = self.grid.item_strengths, self.grid.user_strengths
+        allowed = above_floor(self.floor, self.ordinary, (len(a), len(b)))
+        if which != "gain" and self.ordinary is not None:
+            recall, zero = Folded.of(self.ordinary, "recall"), (a.index(0.0), b.index(0.0))
+            lost, error = recall.loss(zero, among)
+            if self.price is not None:
+                allowed &= lost + error <= self.price * recall.mean(among)[zero] + 1e-12
+            if which == "free":
+                allowed &= lost <= NOTICEABLE * error + 1e-12
+        measured = Folded.of(self.grid, self.target)
+        value = np.where(allowed, measured.mean(among), -np.inf)
+        below, error = measured.loss(divmod(int(value.argmax()), len(b)), among)
+        near = allowed & (below <= 1e-12 + (0.0 if which == "gain" else error))
+        total = np.where(near, np.add.outer(a, b).round(9), np.inf)
+        item, user = max(np.argwhere(total == total.min()), key=lambda at: value[tuple(at)])
+        return a[item], b[user]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """A model and held-out pairs, to measure a way of choosing strengths on users on whom it did not choose."""
+
+    model: Recommender
+    held: tuple[Interactions, ...]
+    """The validation part and, if there is one, the ordinary part."""
+    fold: IntArray
+    """(U,) the fold of every user."""
+    frontier: Frontier
+    k: int
+    seed: int
+    known: dict[tuple[Pair, ...], tuple[list[Measures], list[Effect]]] = field(default_factory=dict)
+    """Measures and effects that were computed already, by the strengths of the folds."""
+
+    @cached_property
+    def plain(self) -> list[Measures]:
+        """The measures of each part at strengths 0."""
+        return self.measure([(0.0, 0.0)] * FOLDS)
+
+    def measure(self, strengths: Sequence[Pair]) -> list[Measures]:
+        """The measures of each part with every user at the strengths of their fold."""
+        of_items, of_users = np.array(strengths, dtype=np.float32)[self.fold].T
+        model, resamples = self.model, 0 if self.frontier.target in PER_USER else RESAMPLES
+        measures = []
+        for held in self.held:
+            users = np.flatnonzero(held.user_counts).astype(np.int32)
+            queries = model.query(model.embeddings.user_vectors[users], of_items[users], of_users[users])
+            items = model.embeddings.item_vectors
+            lists, _ = rank(queries, items, self.k, users=users, seen=[model.seen], ties=model.ties)
+            measures.append(measure(lists, users, model.seen, held, resamples=resamples, seed=self.seed))
+        return measures
+
+    def prove(self, which: Which) -> tuple[Proof, list[Measures]]:
+        """A point of the frontier, and the measures of each part with strengths chosen on the other folds."""
+        folds = np.arange(FOLDS)
+        chosen = self.frontier.choose(which, folds >= 0)
+        strengths = tuple(self.frontier.choose(which, folds != fold) for fold in folds)
+        if strengths not in self.known:  # points often agree
+            adjusted = self.measure(strengths)
+            pairs = zip(adjusted, self.plain, strict=True)
+            self.known[strengths] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
+        adjusted, effects = self.known[strengths]
+        gain, low, high, p_value = self._gain(adjusted[0], effects[0])
+        prices: list[float | None] = [None] * 3
+        keeps = True
+        if len(effects) == 2:
+            whole, lost = self.plain[1].recall or 1.0, effects[1]["recall"]
+            prices = [0.0 - lost[name] / whole for name in ("difference", "high", "low")]
+            limit = np.inf if self.frontier.price is None or which == "gain" else self.frontier.price
+            keeps = -lost["difference"] <= limit * whole and (which != "free" or lost["high"] >= 0)
+        significant = gain > 0 and (low > 0 if p_value is None else p_value < SIGNIFICANT)
+        proven = keeps and significant and chosen != (0.0, 0.0)
+        return Proof(*chosen, proven, gain, low, high, p_value, *prices), adjusted
+
+    def _gain(self, adjusted: Measures, effect: Effect) -> tuple[float, float, float, float | None]:
+        """The improvement of the target, its interval, and the p-value if there is one."""
+        target = self.frontier.target
+        if target in PER_USER:
+            row = effect[target]
+            difference, low, high, p_value = (row[name] for name in ("difference", "low", "high", "p_value"))
+        else:  # no test for the same users: the difference is beyond 0 only if the two intervals are apart
+            before, after = self.plain[0], adjusted
+            difference, p_value = getattr(after, target) - getattr(before, target), None
+            low = after.intervals[target][0] - before.intervals[target][1]
+            high = after.intervals[target][1] - before.intervals[target][0]
+        if target in LOWER_IS_BETTER:
+            difference, low, high = -difference, -high, -low
+        return difference, low, high, p_value
+
+
+def deal_folds(n_users: int, seed: int) -> IntArray:
+    """(U,) the fold of every user, by a random stream of its own."""
+    return (np.random.default_rng([seed, FOLD_STREAM]).permutation(n_users) % FOLDS).astype(np.int32)
