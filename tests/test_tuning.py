@@ -431,7 +431,7 @@ def test_no_point_within_the_price_is_said_loudly(run: Run, split: Split) -> Non
 
 def test_a_strength_on_the_edge_of_its_grid_is_reported(run: Run, split: Split) -> None:
     short = dataclasses.replace(run.model, dials=Dials(user_strengths=(0.0, 0.2)))
-    tuned = tune(dataclasses.replace(run, model=short), split)
+    tuned = tune(dataclasses.replace(run, model=short), split, price=0.5)
     assert (tuned.item_strength, tuned.user_strength) == (0.0, 0.2)
     assert tuned.warnings == ("user strength 0.2 is the largest of its grid; a larger one may be better",)
 
