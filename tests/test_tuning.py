@@ -430,10 +430,10 @@ def test_no_point_within_the_price_is_said_loudly(run: Run, split: Split) -> Non
 
 
 def test_a_strength_on_the_edge_of_its_grid_is_reported(run: Run, split: Split) -> None:
-    short = dataclasses.replace(run.model, dials=Dials(user_strengths=(0.0, 0.2)))
+    short = dataclasses.replace(run.model, dials=Dials(user_strengths=(0.0, 0.6)))
     tuned = tune(dataclasses.replace(run, model=short), split, price=0.5)
-    assert (tuned.item_strength, tuned.user_strength) == (0.0, 0.2)
-    assert tuned.warnings == ("user strength 0.2 is the largest of its grid; a larger one may be better",)
+    assert (tuned.item_strength, tuned.user_strength) == (0.0, 0.6)
+    assert tuned.warnings == ("user strength 0.6 is the largest of its grid; a larger one may be better",)
 
 
 def test_coverage_and_gini_are_proven_by_intervals_that_are_apart(run: Run, split: Split) -> None:
