@@ -6,7 +6,7 @@ The whole flow in ten lines:
 >>> world = cp.make_world(300, 200, seed=0)                   # or cp.read_interactions("log.parquet")
 >>> split = cp.split_uniform(world.log, test=2, valid=2, seed=0)
 >>> run = cp.train(split, method="gradient", dim=8, epochs=20, seed=0)
->>> best = cp.tune(run, split)                                # strengths from validation
+>>> best = cp.tune(run, split, point="gain")                  # from validation; by default only with proof
 >>> result = cp.evaluate(best, split, on="test")
 >>> bool(result.adjusted.average_popularity < result.plain.average_popularity)
 True
