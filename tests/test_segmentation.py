@@ -69,9 +69,7 @@ def test_pairs_held_out_of_the_log_itself_do_not_divide_users(seed: int) -> None
 
 
 def test_bounds_are_those_of_the_whole_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        search, "LEAST_AGREEMENT", 0.0
-    )  # these vectors cannot be rebuilt well
+    monkeypatch.setattr(search, "LEAST_AGREEMENT", 0.0)  # these vectors cannot be rebuilt well
     users, items, log, _ = made_of((0.0, 2.0))
     fix = cp.debias(users, items, log, floor={"recall": 0.01})
     assert fix.segments is not None
