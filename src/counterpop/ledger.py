@@ -49,11 +49,11 @@ class Ledger:
         return self._sum(self.items, PUSH_SLOPE if weighting == "slope" else PUSH)
 
     def user_pull(self, weighting: Weighting = "slope") -> FloatArray:
-        """(U, D) what drew each user on: the seen items' vectors."""
+        """(U, D) what attracted each user: the seen items' vectors."""
         return self._sum(self.users, PULL_SLOPE if weighting == "slope" else PULL)
 
     def user_push(self, weighting: Weighting = "slope") -> FloatArray:
-        """(U, D) what drove each user away: the negatives' vectors."""
+        """(U, D) what repelled each user: the negatives' vectors."""
         return self._sum(self.users, PUSH_SLOPE if weighting == "slope" else PUSH)
 
     def _sum(self, sums: FloatArray, which: int) -> FloatArray:

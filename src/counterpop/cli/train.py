@@ -101,7 +101,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("check_every", "Epochs between two looks at validation.")
 @number("patience", "Looks without an improvement before training stops.")
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
-@number("seed", "Same seed, same threads: same bits.")
+@number("seed", "The same seed and number of threads give identical results.")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(

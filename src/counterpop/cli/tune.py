@@ -42,8 +42,8 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     All 121 pairs of strengths from 0 to 2 are measured in one pass. Strengths other than 0 are taken only if a paired
     test on validation users proves a gain: strengths are chosen on nine tenths of the users and measured on the
     rest, ten times. The smallest of those that cannot be told from the best are taken. The test part is not opened.
-    MACR has only a user strength, its c. IPS, CausE and DICE have no strengths, so theirs stay 0; naming a direction
-    applies the gradient method's adjustment to them.
+    MACR has only a user strength, its c. Models without strengths (plain, IPS, CausE, DICE) stay at 0; naming a
+    direction applies the gradient method's adjustment to them.
 
     \b
     gain      the grid's maximum, proven or not, as in the paper

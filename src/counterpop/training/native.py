@@ -1,4 +1,4 @@
-"""What a method is to the CPU's own kernels: a step along triples, or the gradient of their loss, with one kernel."""
+"""The interface between a method and the CPU kernels: one kernel steps along triples, or adds up their gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method is to torch: a loss of a batch of triples, which autograd carries to the vectors and to its parameters.
+"""The interface between a method and torch: a loss of a batch of triples, differentiated by autograd.
 
 This loss is what every other engine is tested against.
 """

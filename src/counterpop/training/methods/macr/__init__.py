@@ -33,7 +33,7 @@ class MACR(Method):
     z_u. Ranks by (s - c) z_u z_i. For one user z_u is the same everywhere, so that is an inner product of [P_u, -c] and
     [z_i Q_i, z_i]: the run holds such vectors, c is its user strength (times the mean best score, so that 1 is of
     the size of the scores), and `tune` chooses it on validation.
-    Limit: one number per item and one c for all users; c is not learned, and at a wrong c the lists turn to the least
+    Limit: one number per item and one c for all users; c is not learned, and a wrong c fills the lists with the least
     popular items.
     """
 
