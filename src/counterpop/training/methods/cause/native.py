@@ -53,7 +53,6 @@ def walk(tables, into, triples, order, rates, bce, every):
             tables.items[i + other],
             tables.items[j + other],
         )
-        G, H, K, S, T = P, A, B, C, E
         if into is not None:
             G, H, K, S, T = into.users[u], into.items[i], into.items[j], into.items[i + other], into.items[j + other]
         _, s_i, s_j, g_i, g_j = slopes(P, A, B, bce, False, one)
@@ -63,11 +62,15 @@ def walk(tables, into, triples, order, rates, bce, every):
         step_i, step_j = lr * g_i, lr * g_j
         for d in range(dim):
             p, a, b, c, e = P[d], A[d], B[d], C[d], E[d]
-            g, h, k, s, t = G[d], H[d], K[d], S[d], T[d]
-            nearer_i, nearer_j = near * (c - a), near * (e - b)
-            G[d] = g + fall * p + step_i * a - step_j * b
-            H[d] = h + fall * a + step_i * p + nearer_i
-            K[d] = k + fall * b - step_j * p + nearer_j
-            S[d] = s - nearer_i
-            T[d] = t - nearer_j
+            to_c, to_e = near * (a - c), near * (b - e)
+            to_p = fall * p + step_i * a - step_j * b
+            to_a, to_b = fall * a + step_i * p - to_c, fall * b - step_j * p - to_e
+            if into is None:
+                P[d], A[d], B[d], C[d], E[d] = p + to_p, a + to_a, b + to_b, c + to_c, e + to_e
+            else:
+                G[d] += to_p
+                H[d] += to_a
+                K[d] += to_b
+                S[d] += to_c
+                T[d] += to_e
     return loss, recorded

@@ -111,7 +111,6 @@ def walk(tables, into, triples, order, rates, counts, kind, push, every):
     for m in range(len(order)):
         u, i, j = triples.users[order[m]], triples.items[order[m]], triples.negatives[order[m]]
         P, A, B = tables.users[u], tables.items[i], tables.items[j]
-        G, H, K = P, A, B
         if into is not None:
             G, H, K = into.users[u], into.items[i], into.items[j]
         more = counts[j] > counts[i]
@@ -123,15 +122,20 @@ def walk(tables, into, triples, order, rates, counts, kind, push, every):
         for d in range(half):
             p, a, b = P[d], A[d], B[d]
             q, c, e = P[d + half], A[d + half], B[d + half]
-            g, h, k = G[d], H[d], K[d]
-            r, s, t = G[d + half], H[d + half], K[d + half]
             from_p, from_a, from_b = away(p - q, kind, push), away(a - c, kind, push), away(b - e, kind, push)
-            G[d] = g + fall * p + g_x * (a - b) + from_p
-            G[d + half] = r + fall * q + g_y * (c - e) - from_p
-            H[d] = h + fall * a + g_x * p + from_a
-            H[d + half] = s + fall * c + g_y * q - from_a
-            K[d] = k + fall * b - g_x * p + from_b
-            K[d + half] = t + fall * e - g_y * q - from_b
+            to_p, to_q = fall * p + g_x * (a - b) + from_p, fall * q + g_y * (c - e) - from_p
+            to_a, to_c = fall * a + g_x * p + from_a, fall * c + g_y * q - from_a
+            to_b, to_e = fall * b - g_x * p + from_b, fall * e - g_y * q - from_b
+            if into is None:
+                P[d], A[d], B[d] = p + to_p, a + to_a, b + to_b
+                P[d + half], A[d + half], B[d + half] = q + to_q, c + to_c, e + to_e
+            else:
+                G[d] += to_p
+                H[d] += to_a
+                K[d] += to_b
+                G[d + half] += to_q
+                H[d + half] += to_c
+                K[d + half] += to_e
     return loss, recorded
 
 

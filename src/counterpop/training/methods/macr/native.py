@@ -101,6 +101,13 @@ def loss_of(y_i, y_j, z_u, z_i, z_j, item_weight, user_weight):
     return match + item_weight * item + user_weight * user
 
 
+@njit(nogil=True, cache=True, fastmath=True, error_model="numpy", inline="always")
+def steps_of(p, a, b, w, v, by):
+    """What one number of the user's row and of both items' rows moves by; w and v are of the shared vectors."""
+    fall, g_i, g_j, at_u, at_i, at_j = by
+    return fall * p + g_i * a + g_j * b + at_u * w, fall * a + g_i * p + at_i * v, fall * b + g_j * p + at_j * v
+
+
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def walk(tables, into, triples, order, rates, branches, moved, pace, weights, every):
     """Steps along each triple, as in `plain.native.walk`.
@@ -114,14 +121,10 @@ def walk(tables, into, triples, order, rates, branches, moved, pace, weights, ev
     (lr, reg), (branch_lr, branch_every), (item_weight, user_weight) = rates, pace, weights
     fall = -lr * reg
     w_user, w_item = branches[0], branches[1]
-    to_user, to_item = w_user, w_item
-    if into is not None:
-        to_user, to_item = moved[0], moved[1]
     loss, recorded = 0.0, 0
     for m in range(len(order)):
         u, i, j = triples.users[order[m]], triples.items[order[m]], triples.negatives[order[m]]
         P, A, B = tables.users[u], tables.items[i], tables.items[j]
-        G, H, K = P, A, B
         if into is not None:
             G, H, K = into.users[u], into.items[i], into.items[j]
         y_i, y_j, z_u, z_i, z_j, g_i, g_j, at_u, at_i, at_j = slopes(P, A, B, w_user, w_item, item_weight, user_weight)
@@ -130,20 +133,24 @@ def walk(tables, into, triples, order, rates, branches, moved, pace, weights, ev
             loss += loss_of(y_i, y_j, z_u, z_i, z_j, item_weight, user_weight)
         c_u, c_i, c_j = branch_lr * at_u, branch_lr * at_i, branch_lr * at_j
         g_i, g_j, at_u, at_i, at_j = lr * g_i, lr * g_j, lr * at_u, lr * at_i, lr * at_j
-        if m % branch_every == 0:
-            for d in range(dim):  # this loop and the next differ only by the shared vectors
+        by = fall, g_i, g_j, at_u, at_i, at_j
+        if into is not None:
+            for d in range(dim):
+                to_p, to_a, to_b = steps_of(P[d], A[d], B[d], w_user[d], w_item[d], by)
+                G[d] += to_p
+                H[d] += to_a
+                K[d] += to_b
+                moved[0, d] += c_u * P[d]
+                moved[1, d] += c_i * A[d] + c_j * B[d]
+        elif m % branch_every == 0:
+            for d in range(dim):
                 p, a, b, w, v = P[d], A[d], B[d], w_user[d], w_item[d]
-                g, h, k, x, y = G[d], H[d], K[d], to_user[d], to_item[d]
-                G[d] = g + fall * p + g_i * a + g_j * b + at_u * w
-                H[d] = h + fall * a + g_i * p + at_i * v
-                K[d] = k + fall * b + g_j * p + at_j * v
-                to_user[d] = x + c_u * p
-                to_item[d] = y + c_i * a + c_j * b
+                to_p, to_a, to_b = steps_of(p, a, b, w, v, by)
+                P[d], A[d], B[d] = p + to_p, a + to_a, b + to_b
+                w_user[d], w_item[d] = w + c_u * p, v + c_i * a + c_j * b
         else:
             for d in range(dim):
-                p, a, b, v = P[d], A[d], B[d], w_item[d]
-                g, h, k = G[d], H[d], K[d]
-                G[d] = g + fall * p + g_i * a + g_j * b + at_u * w_user[d]
-                H[d] = h + fall * a + g_i * p + at_i * v
-                K[d] = k + fall * b + g_j * p + at_j * v
+                p, a, b = P[d], A[d], B[d]
+                to_p, to_a, to_b = steps_of(p, a, b, w_user[d], w_item[d], by)
+                P[d], A[d], B[d] = p + to_p, a + to_a, b + to_b
     return loss, recorded

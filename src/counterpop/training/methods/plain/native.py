@@ -91,8 +91,7 @@ def walk(tables, into, triples, order, rates, kind, ledger, every, weights):
         place = m
         u, i, j = triples.users[at], triples.items[at], triples.negatives[at]
         P, A, B = tables.users[u], tables.items[i], tables.items[j]
-        G, H, K = P, A, B
-        if into is not None:
+        if into is not None:  # known when this is compiled, here and below
             G, H, K = into.users[u], into.items[i], into.items[j]
             place = at  # its place in the epoch: batches and blocks may be short
         weight = weights[i] if len(weights) else one
@@ -111,10 +110,13 @@ def walk(tables, into, triples, order, rates, kind, ledger, every, weights):
         step_j = lr * g_j * scale
         for d in range(dim):
             p, a, b = P[d], A[d], B[d]
-            g, h, k = G[d], H[d], K[d]
-            G[d] = g + back * p + step_i * a - step_j * b
-            H[d] = h + fall * a + step_i * p
-            K[d] = k + fall * b - step_j * p
+            to_p, to_a, to_b = back * p + step_i * a - step_j * b, fall * a + step_i * p, fall * b - step_j * p
+            if into is None:
+                P[d], A[d], B[d] = p + to_p, a + to_a, b + to_b
+            else:
+                G[d] += to_p
+                H[d] += to_a
+                K[d] += to_b
     return loss, recorded
 
 
