@@ -112,7 +112,7 @@ def judge(figures: list[float]) -> str:
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """Below / not told apart (and unchanged among them) / above, by kind of data and test, for each rule."""
+    """Below / not different (and unchanged among them) / above, by kind of data and test, for each rule."""
     lines = [f"| data | test | runs | {' | '.join(RULES)} |", "|---" * (3 + len(RULES)) + "|"]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:

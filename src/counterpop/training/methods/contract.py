@@ -121,8 +121,6 @@ class Method:
         """The loss as a torch module, with whatever parameters belong to no row."""
         from counterpop.training.device.losses import OwnLoss
 
-        if type(self).loss_of is Method.loss_of:
-            self.loss_of(*(None,) * 3)  # type: ignore[arg-type]  # which says what is missing
         return OwnLoss(train, settings)
 
     def native(self, train: Interactions, settings: Settings, threads: int) -> Objective:
