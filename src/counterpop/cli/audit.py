@@ -67,7 +67,6 @@ def command(run: str | None, html: str | None, quiet: bool, **options: Any) -> d
         else:
             audits, result = _audit_files(options)
     if html:
-        Path(html).parent.mkdir(parents=True, exist_ok=True)
         write_audit(audits, Path(html))
         result["html"] = html
     if not quiet:

@@ -47,6 +47,8 @@ floor_option = partial(
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
 
+force_option = partial(click.option, "--force", is_flag=True, help="Replace the folder if it exists.")
+
 _LOG_OPTIONS = (
     _option("--user", default="user", help="Column of user ids in the logs."),
     _option("--item", default="item", help="Column of item ids in the logs."),

@@ -14,6 +14,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import k_option, seed_option
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
+from counterpop.outputs import replacing
 
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
 
@@ -50,8 +51,8 @@ def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, *
     }
     table = pl.DataFrame(columns)
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        getattr(table, WRITERS[Path(out).suffix])(out)
+        with replacing(out) as part:
+            getattr(table, WRITERS[Path(out).suffix])(part)
         console.print(f"Wrote {len(table):,} recommendations for {len(at):,} users to {out}.")
     elif not quiet:
         click.echo(table.write_csv(), nl=False)

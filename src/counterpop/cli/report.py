@@ -30,7 +30,6 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool) -> 
         with working(f"measuring {path}"):
             # runs with the same folder name are shown with their whole path
             reports.append(replace(summarise(path, k, seed), name=name if names.count(name) == 1 else path))
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
     write_report(reports, Path(out))
     if not quiet:
         output.print(f"Wrote {out} ({Path(out).stat().st_size / 1e6:.1f} MB).")

@@ -12,6 +12,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
+from counterpop.cli.options import force_option
 from counterpop.cli.progress import output, training_progress
 from counterpop.training import Settings, train
 from counterpop.training import settings as options
@@ -103,9 +104,17 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
 @number("seed", "The same seed and number of threads give identical results.")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
+@force_option()
 @shell
 def command(
-    split: str, out: str, refit: bool, normalise: bool | None, given: dict[str, Any], quiet: bool, **settings: Any
+    split: str,
+    out: str,
+    force: bool,
+    refit: bool,
+    normalise: bool | None,
+    given: dict[str, Any],
+    quiet: bool,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
@@ -113,16 +122,15 @@ def command(
     chosen against validation, that model is kept for `tune`, and a second one is trained on train +
     validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
     """
-    artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
-    known = artifacts.load_development(split)
-    start = time.perf_counter()
-    with nullcontext(None) if quiet else training_progress() as show:
-        run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
-    seconds = time.perf_counter() - start
-    artifacts.save_run(run, out, split)
+    with artifacts.begin_run(out, split, force) as (known, fill):
+        start = time.perf_counter()
+        with nullcontext(None) if quiet else training_progress() as show:
+            run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
+        seconds = time.perf_counter() - start
+        fill(run)
     epochs = run.settings["chosen_epochs"]
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
