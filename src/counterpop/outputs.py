@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from secrets import token_hex
 from counterpop.errors import InputError
 
 PREFIX = ".counterpop-"  # of everything temporary; what a killed process leaves is removed by the next writer
+LEAST_SPACE = 1 << 16  # bytes that must be free to begin
 LONGEST_NAME = 200  # characters of a name that are kept in the temporary one
 
 
@@ -53,9 +55,32 @@ def temporary(path: Path, folder: bool = False) -> Iterator[Path]:
             os.close(held)  # swept before it was locked
     try:
         yield part
+    except Exception as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))  # polars and safetensors say it in words
+        number = int(found[1]) if found else getattr(error, "errno", None)
+        if number is None or getattr(error, "filename", None) is not None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
     finally:
         _remove(part)
         os.close(held)
+
+
+def check_writable(path: str | Path) -> None:
+    """Raises before the work, not after it, if a file cannot be written."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; pass the path of a file")
+    if path.is_file() or not path.exists():
+        with temporary(path.resolve()) as part:
+            part.write_bytes(bytes(LEAST_SPACE))
+
+
+def check_space(path: str | Path, needed: int) -> None:
+    """Raises before the work, not after it, if the disk has less than this many bytes left."""
+    free = shutil.disk_usage(Path(path).resolve().parent).free
+    if free < needed:
+        raise InputError(f"{path} needs about {needed / 1e6:,.1f} MB, but the disk has {free / 1e6:,.1f} MB left")
 
 
 def sweep(folder: Path) -> None:
@@ -79,6 +104,8 @@ def _remove(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Makes a folder and its parents, each of which survives a power cut."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file, so nothing can be written below it; choose another place")
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)

@@ -45,7 +45,8 @@ _RENAME_EXCHANGE = 2  # flag of Linux's renameat2: swap two folders in one step
 _AT_FDCWD = -100
 _FICLONE = 0x40049409  # Linux's ioctl for a copy that shares its blocks until one of the two is changed
 _LIBRARIES = (SafetensorError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
-_DAMAGE = (*_LIBRARIES, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError, RecursionError)
+_GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_DAMAGE = (*_LIBRARIES, *_GONE, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 T = TypeVar("T")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -72,6 +73,7 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     @click.option("--debug", is_flag=True, help="Show the traceback if the command fails.")
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
+        _check_numbers(kwargs)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", CounterpopWarning)
@@ -98,6 +100,15 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             click.echo(text)
 
     return command
+
+
+def _check_numbers(options: Mapping[str, Any]) -> None:
+    """Raises `click.UsageError` for NaN and infinity, which no option means; `click.FloatRange` lets NaN through."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            _check_numbers(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise click.UsageError(f"--{name.replace('_', '-')} must be a finite number, got {value}")
 
 
 def _show_note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -14,6 +14,7 @@ from counterpop.auditing import Audit
 from counterpop.cli import shell
 from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option
 from counterpop.cli.progress import output, working
+from counterpop.outputs import check_writable
 from counterpop.readers import read_interactions
 from counterpop.reporting import audit_table, write_audit
 
@@ -59,6 +60,8 @@ def command(run: str | None, html: str | None, quiet: bool, **options: Any) -> d
     with its definition, and a verdict. A run is audited as trained and as adjusted, for all users of its train part.
     """
     _check_usage(run, options)
+    if html:
+        check_writable(html)
     with working("reading and measuring"):
         if run is not None:
             audits, model = audit_run(run, options["k"] or K)

@@ -14,6 +14,7 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import force_option
 from counterpop.cli.progress import output, training_progress
+from counterpop.outputs import check_space
 from counterpop.training import Settings, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
@@ -126,6 +127,9 @@ def command(
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
     with artifacts.begin_run(out, split, force) as (known, fill):
+        chosen = Settings(**settings)
+        vectors = (known.train.n_users + known.train.n_items) * chosen.dim * 4  # bytes; a ledger has four times as many
+        check_space(out, vectors * (5 if chosen.keeps_ledger else 1) * (2 if refit else 1))
         start = time.perf_counter()
         with nullcontext(None) if quiet else training_progress() as show:
             run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
