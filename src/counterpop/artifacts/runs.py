@@ -33,14 +33,13 @@ from counterpop.artifacts.folder import (
 from counterpop.artifacts.splits import read_development, read_split, save_split, split_of
 from counterpop.auditing import Audit, audit_model
 from counterpop.directions import find_directions
-from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.embeddings import FloatArray
 from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, CounterpopWarning
 from counterpop.evaluation import On
 from counterpop.interactions import Ids, Interactions
-from counterpop.ledger import Ledger
 from counterpop.recommender import Recommender
-from counterpop.runs import Dials, Model, Run
+from counterpop.runs import Dials, Model, Run, model_of
 from counterpop.splits import Development, Split
 from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
@@ -244,30 +243,15 @@ def _read_grid(table: pl.DataFrame, tuning: Mapping[str, Any]) -> Grid:
 
 
 def _write_model(model: Model, path: Path) -> None:
-    tensors = {"user_vectors": model.embeddings.user_vectors, "item_vectors": model.embeddings.item_vectors}
-    if ledger := model.ledger:
-        counts = np.array([ledger.every, ledger.triples, ledger.scale])
-        tensors |= {"ledger_items": ledger.items, "ledger_users": ledger.users, "ledger_counts": counts}
-    if dials := model.dials:
-        tensors |= {"dial_items": np.array(dials.item_strengths), "dial_users": np.array(dials.user_strengths)}
-        if dials.user_direction is not None:
-            tensors |= {"dial": dials.user_direction}
-    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    save_file(model.tensors(), path)
 
 
 def _read_model(tensors: Mapping[str, Any], users: Ids, items: Ids, method: str | None) -> Model:
     """The model in a file; `method` is given for format 1, where a file may lack the grids of its dials."""
-    vectors = Embeddings(tensors["user_vectors"], tensors["item_vectors"], users, items)
-    ledger = dials = None
-    if "ledger_items" in tensors:
-        every, triples, scale = tensors["ledger_counts"].tolist()
-        ledger = Ledger(tensors["ledger_items"], tensors["ledger_users"], int(every), int(triples), scale)
-    if "dial_items" in tensors:
-        of_items, of_users = (tuple(tensors[name].tolist()) for name in ("dial_items", "dial_users"))
-        dials = Dials(of_items, of_users, tensors.get("dial"))
-    elif method is not None:
-        dials = _dials_of(method, tensors.get("dial"))
-    return Model(vectors, ledger, dials)
+    model = model_of(tensors, users, items)
+    if model.dials is None and method is not None:
+        return replace(model, dials=_dials_of(method, tensors.get("dial")))
+    return model
 
 
 def _dials_of(method: str, direction: FloatArray | None) -> Dials | None:
