@@ -126,6 +126,16 @@ def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], se
     assert not (folder / "never").exists()
 
 
+def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
+    words = ["train", folder / "split", "--dim", 8, "--epochs", 60, "--out", folder / "raced"]
+    raced = call_json(*words, "--negative-power", 0.5)["settings"]
+    assert [row["loss"] for row in raced["race"]["tried"]] == ["bpr", "bce"]
+    assert raced["refit"] and cp.load_run(folder / "raced").run.settings["race"] == raced["race"]
+    assert raced["race"]["sentence"] in call(*words, "--negative-power", 0.5).stdout
+    named = call_json(*words, "--no-refit", "--negative-power", 0.5, "--loss", raced["loss"])["settings"]
+    assert "race" not in named and not named["refit"]
+
+
 def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
     printed = call_json("evaluate", folder / "run", "--on", "test", "--k", 10)
     model, split = cp.load(folder / "run"), cp.load_split(folder / "run")

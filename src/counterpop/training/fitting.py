@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     Encoder = Module | Callable[[Interactions], Module]
 
-RACE_BUDGET = 0.4  # of one training: what a race costs
+RACE_BUDGET = 0.4  # of one training: what a race costs,
+SMALL, MOST = 150_000, 3.0  # but more in proportion if train has fewer pairs than this, up to three times as much
 LEAST_EPOCHS = 4  # of a candidate: fewer say too little, so a training too short for them races nothing
 
 
@@ -40,7 +41,7 @@ def train(
 
     Keywords are the fields of `Settings`; `method` is a name or a value such as `DICE(margin=20)`, built in or your own
     (see `Method`). If `loss` or `negative_power` is not given and the method has a choice, short trainings are compared
-    on validation first (see `race`), for at most 40 % of the epochs; `settings["race"]` of the run says what was tried.
+    on validation first (see `race`), for 40 % of a training's time; `settings["race"]` of the run says what was tried.
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
     coarse grid of strengths, because that is how the model will be used; training stops after `patience` looks without
     an improvement and keeps the best model. Then, unless `refit` is False, a second model is trained for as many epochs
@@ -55,7 +56,8 @@ def train(
     _check_split(known, candidates[0], refit)
     report = on_progress or (lambda progress: None)
     with memory_errors(candidates[0]):
-        raced = race(known, candidates, RACE_BUDGET, report, encoder)
+        longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
+        raced = race(known, candidates, longer * RACE_BUDGET, report, encoder)
         chosen = raced.winner
         start = Start(known.train, chosen, known.intervened, encoder)
         model, epochs, history = train_and_choose(begin(start), known, chosen, report)

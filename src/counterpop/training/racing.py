@@ -14,7 +14,7 @@ from counterpop.training.backbones.contract import Start
 from counterpop.training.loop import Look, Progress, Report, begin, run_epochs
 from counterpop.training.settings import Settings
 
-KEPT = 4  # one candidate in this many goes on to the next round
+KEPT = 8  # one candidate in this many goes on: better one longer round than two that are too short to tell
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def race(
 def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     """The number of candidates in each round of a race, and the share of their epochs that they train for.
 
-    A round keeps a quarter of its candidates for the next. Every round gets the same part of the budget, so fewer
-    candidates train for longer.
+    A round keeps one candidate in eight for the next. Every round gets the same part of the budget, so fewer candidates
+    train for longer.
 
-    >>> rounds_of(4, 0.4), rounds_of(8, 0.8)
-    ([(4, 0.1)], [(8, 0.05), (2, 0.2)])
+    >>> rounds_of(4, 0.4), rounds_of(16, 3.2)
+    ([(4, 0.1)], [(16, 0.1), (2, 0.8)])
     """
     sizes = []
     while candidates > 1:
