@@ -53,6 +53,8 @@ def train(
     """
     known = split.development if isinstance(split, Split) else split
     candidates = candidates_of(settings, encoder)
+    if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
+        candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
     report = on_progress or (lambda progress: None)
     with memory_errors(candidates[0]):
@@ -77,8 +79,6 @@ def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list
     for loss in first.method.losses if given.get("loss") is None else (first.loss,):
         powers = () if "negative_power" in given else first.method.powers.get(loss, ())
         choices += [{"loss": loss, "negative_power": power} for power in powers] or [{"loss": loss}]
-    if RACE_BUDGET * first.epochs < LEAST_EPOCHS * len(choices) or len(choices) == 1:
-        return [first]
     return [read_settings(given | choice, encoder) for choice in choices]
 
 

@@ -254,18 +254,18 @@ def _studies(storage: str | Path | None, given: Mapping[str, Any]) -> Iterator[t
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        sampler = optuna.samplers.TPESampler(seed=given["seed"])
-        options: dict[str, Any] = {
-            "direction": "maximize",
-            "storage": place,
-            "load_if_exists": True,
-            "sampler": sampler,
-        }
+        options: dict[str, Any] = {"direction": "maximize", "storage": place, "load_if_exists": True}
         studies = tuple(optuna.create_study(study_name=f"round {number}", **options) for number in (1, 2))
         before = studies[0].user_attrs.get("given")
         if before not in (None, given):
             raise InputError(f"{storage} belongs to a search with other settings; continue that one or remove the file")
         studies[0].set_user_attr("given", given)
+        seed = given["seed"] + len(studies[0].trials)  # a search that goes on must not propose the same again
+        studies[0].sampler = optuna.samplers.TPESampler(seed=seed)
+        for study in studies:  # what was interrupted is tried again
+            for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                study.enqueue_trial(trial.params)
         yield studies[0], studies[1]
     finally:
         optuna.logging.set_verbosity(level)
