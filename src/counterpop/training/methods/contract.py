@@ -56,6 +56,8 @@ class Method:
     """The losses it can be trained with; the first is its default."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By backbone: settings that differ from the backbone's own defaults."""
+    loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+    """By loss and backbone: settings that differ from those, if training uses this loss."""
     normalises: ClassVar[bool] = False
     """Whether user vectors are normalised in training."""
     keeps_ledger: ClassVar[bool] = False
