@@ -269,7 +269,7 @@ def test_every_triple_of_an_epoch_is_in_one_batch(log: Interactions) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_seed_and_threads_give_the_same_bits(split: Split, threads: int, backbone: str) -> None:
     given = {"dim": 8, "epochs": 4, "check_every": 2, "ledger_every": 3, "threads": threads, "backbone": backbone}
-    first, again, other = (train(split, loss="softmax", seed=seed, **given) for seed in (5, 5, 6))
+    first, again, other = (train(split, loss="softmax", seed=seed, refit=False, **given) for seed in (5, 5, 6))
     for name in ("user_vectors", "item_vectors"):
         assert np.array_equal(getattr(first.embeddings, name), getattr(again.embeddings, name))
     assert np.array_equal(first.ledger.items, again.ledger.items)
@@ -282,7 +282,7 @@ def test_the_same_seed_and_threads_give_the_same_bits(split: Split, threads: int
 def test_true_taste_is_found(world: World, split: Split, backbone: str, engine: str) -> None:
     """Unit vectors rank; adjusted lists hold more of what users truly like than plain ones."""
     given = {"dim": 16, "epochs": 20, "ledger_every": 1, "batch": 64, "temperature": 0.3, "logq": 1.0}
-    run = train(split, backbone=backbone, engine=engine, loss="softmax", **given)
+    run = train(split, backbone=backbone, engine=engine, loss="softmax", refit=False, **given)
     np.testing.assert_allclose(np.linalg.norm(run.embeddings.item_vectors, axis=1), 1, atol=1e-5)
     assert run.history[-1]["loss"] < run.history[0]["loss"]
     best, users = tune(run, split, point="gain"), np.arange(split.train.n_users, dtype=np.int32)
@@ -310,7 +310,8 @@ class Towers(torch.nn.Module):
 
 
 def test_an_encoder_of_ones_own(split: Split) -> None:
-    run = train(split, encoder=Towers, loss="softmax", epochs=12, check_every=4, lr=0.02, batch=128, ledger_every=4)
+    given = {"epochs": 12, "check_every": 4, "lr": 0.02, "batch": 128, "ledger_every": 4}
+    run = train(split, encoder=Towers, loss="softmax", refit=False, **given)
     assert run.history[-1]["loss"] < 0.8 * run.history[0]["loss"]
     np.testing.assert_allclose(np.linalg.norm(run.embeddings.user_vectors, axis=1), 1, atol=1e-5)
     assert run.ledger.triples > 0

@@ -52,7 +52,7 @@ class Tools:
     """What a run is made with; a machine without numba or polars brings its own."""
 
     load: Callable[[Path], cp.Split] = load_dataset
-    tune: Callable[..., cp.Tuned] = field(default_factory=lambda: partial(cp.tune, point="gain"))  # as in the paper
+    tune: Callable[..., cp.Tuned] = field(default_factory=lambda: partial(cp.tune, point="gain", prove=False))
     evaluate: Callable[..., cp.Evaluation] = field(default_factory=lambda: cp.evaluate)
     search: Callable[..., cp.Grid] = field(default_factory=lambda: cp.search_strengths)
 
@@ -248,7 +248,8 @@ class Bench:
         chosen = resolve(settings)
         label = f"{name}, {chosen['backbone']} {chosen['method']}, {chosen['loss']}, seed {chosen['seed']}"
         with self._watch(label) as show:
-            return cp.train(known, refit=refit, on_progress=show, **settings)
+            fixed = {name: chosen[name] for name in ("loss", "negative_power")}  # what is not named is not searched
+            return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
 
     def _one_side(self, fitted: Fitted, split: cp.Split) -> dict[str, Any]:
         """Test figures with the item side off, the user side off, and both off; strengths chosen on validation."""

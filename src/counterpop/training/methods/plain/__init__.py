@@ -38,6 +38,7 @@ class Plain(Method):
     name: ClassVar[str] = "plain"
     title: ClassVar[str] = "plain"
     losses: ClassVar[tuple[str, ...]] = ("bpr", "bce", "softmax")
+    raced: ClassVar[tuple[str, ...]] = ("bpr", "bce")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "mf": {"lr": 0.05, "reg": 1e-5} | SMALL_START,
         "lightgcn": {"lr": 5e-3, "reg": 1e-5} | SMALL_START,
