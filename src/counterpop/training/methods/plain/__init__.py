@@ -1,4 +1,4 @@
-"""Plain training: BPR or BCE on inner products."""
+"""Plain training: BPR or BCE on inner products, softmax on cosines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOFTMAX: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Plain(Method):
-    """BPR or BCE on inner products, nothing else.
+    """BPR or BCE on inner products, or softmax on cosines (see `methods/plain/softmax`), nothing else.
 
     Limit: whatever popularity does to the scores stays in them.
     """
