@@ -32,7 +32,9 @@ SLOW = 0.25  # of a round's time: a setting that would take longer is dropped af
 LEAST_FOR_IMPORTANCE = 8  # trials
 WIDTHS = (64, 128, 256, 512)
 FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbone, method and loss
-RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {}  # by loss: numbers that matter only for it
+RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
+    "softmax": {"temperature": (0.05, 0.3), "logq": (-0.5, 1.0)}
+}
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
 
 
@@ -55,7 +57,11 @@ class _Space:
     def first_points(self) -> Iterator[dict[str, Any]]:
         """What is tried before Optuna proposes anything: the candidates of a race, also at twice the width."""
         for backbone in self.backbones:
-            narrow = candidates_of({**self.given, "backbone": backbone})
+            given = {**self.given, "backbone": backbone}
+            narrow = candidates_of(given)
+            if "loss" not in given:  # also what is too slow for a race
+                others = [loss for loss in narrow[0].method.losses if loss not in {one.loss for one in narrow}]
+                narrow += [read_settings(given | {"loss": loss}) for loss in others]
             wide = [replace(one, dim=2 * one.dim) for one in narrow] if "dim" not in self.given else []
             for one in [*narrow, *wide]:
                 point = {"backbone": backbone, "loss": one.loss, "dim": one.dim} | dict.fromkeys(FACTORS, 1.0)
