@@ -2,10 +2,12 @@
 
     python experiments/defaults.py [adressa gowalla ml1m ...] [--minutes 7] [--out defaults.jsonl]
     python experiments/defaults.py --table defaults.jsonl
+    python experiments/defaults.py NAMES --race [--out race.jsonl], and --race --table race.jsonl
 
 Each data set is trained with the defaults and with a named loss and uniform negatives, always with a refit, then tuned
 at the default point and at the point of most gain. implicit's ALS and BPR get a small grid on validation and are
 trained again on train + validation. Test is measured once for each. A run that is in the file already is not repeated.
+`--race` looks only at validation: do short trainings rank losses and powers of the negatives as whole ones do?
 """
 
 import argparse
@@ -13,7 +15,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -41,6 +43,7 @@ BPR = [
     for rate, n in ((0.01, 100), (0.05, 100), (0.05, 300))
 ]
 GRIDS = {"implicit als": ALS, "implicit bpr": BPR}
+POWERS, SHORT = (0.0, 0.25, 0.5), (5, 10, 16, 33)
 
 
 def read_log(name: str) -> cp.Interactions:
@@ -80,8 +83,9 @@ SPLITS: dict[str, Callable[[], cp.Split]] = {
     "gowalla, 6,000 users": lambda: cp.split_uniform(some_users(read_log("gowalla"), 6000)),
     "netflix, 2,000 users": lambda: cp.split_uniform(some_users(read_log("netflix"), 2000)),
     "ml1m, 12 % of pairs": lambda: cp.split_uniform(some_pairs(read_log("ml1m"), 0.12)),
-    "world, long tail": world(1900, 6000, mean_activity=49, dim=6, temperature=0.06),
-    "world, short histories": world(9000, 6000, mean_activity=9, dim=6, temperature=0.06),
+    "world, dense": world(3000, 1000, mean_activity=50),
+    "world, long tail": world(1900, 6000, mean_activity=49, dim=12, temperature=0.08),
+    "world, short histories": world(9000, 6000, mean_activity=9, dim=8, temperature=0.07),
 }
 
 
@@ -117,6 +121,35 @@ def run_implicit(name: str, split: cp.Split) -> dict[str, Any]:
     return {"chosen": best, "tried": tried, "valid": max(tried), "gain": found, "seconds": round(seconds, 1)}
 
 
+def try_choices(split: cp.Split) -> Iterator[dict[str, Any]]:
+    """Validation recall of every loss and power, trained for few epochs with their own schedule and for all."""
+    for epochs, loss, power in product((*SHORT, None), ("bpr", "bce"), POWERS):
+        short = {"epochs": epochs, "check_every": epochs} if epochs else {}
+        run = cp.train(split, loss=loss, negative_power=power, refit=False, threads=THREADS, **short)
+        valid = max(entry["valid"] for entry in run.history if "valid" in entry)
+        yield {"loss": loss, "negative_power": power, "epochs": epochs, "valid": valid}
+
+
+def race_table(records: list[dict[str, Any]]) -> str:
+    """What short trainings would have chosen, and how far below the best of the whole trainings that is."""
+    names = [f"{loss} {power}" for loss, power in product(("bpr", "bce"), POWERS)]
+    lines = [f"| data | {' | '.join(names)} | {' | '.join(f'{n} epochs' for n in SHORT)} |"]
+    lines += ["|---" * (1 + len(names) + len(SHORT)) + "|"]
+    for data in dict.fromkeys(one["data"] for one in records):
+        by: dict[int | None, dict[str, float]] = {}
+        for one in records:
+            if one["data"] == data and f"{one['loss']} {one['negative_power']}" in names:
+                by.setdefault(one["epochs"], {})[f"{one['loss']} {one['negative_power']}"] = one["valid"]
+        whole, cells = by[None], []
+        for epochs in SHORT:
+            tried = by.get(epochs, {})
+            taken = max(tried, key=lambda name: tried[name]) if len(tried) == len(names) else None
+            cells.append(f"{taken} ({1 - whole[taken] / max(whole.values()):.1%})" if taken else "-")
+        figures_of = [f"{whole[name]:.4f}" if name in whole else "-" for name in names]
+        lines.append(f"| {data} | {' | '.join(figures_of + cells)} |")
+    return "\n".join(lines)
+
+
 def fit(name: str, how: dict[str, Any], log: cp.Interactions) -> cp.Recommender:
     from implicit.cpu.als import AlternatingLeastSquares
     from implicit.cpu.bpr import BayesianPersonalizedRanking
@@ -143,25 +176,31 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=7)
     parser.add_argument("--out", type=Path, default=Path("defaults.jsonl"))
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--race", action="store_true")
     options = parser.parse_args()
     if options.table:
-        print(table([json.loads(line) for line in options.table.read_text().splitlines()]))
+        records = [json.loads(line) for line in options.table.read_text().splitlines()]
+        print((race_table if options.race else table)(records))
         return
     warnings.simplefilter("ignore")
-    end, done = time.perf_counter() + 60 * options.minutes, set[tuple[str, str]]()
-    if options.out.exists():
-        done = {(one["data"], one["model"]) for one in map(json.loads, options.out.read_text().splitlines())}
-    for name in options.names:
-        split = SPLITS[name]() if any((name, model) not in done for model in options.models) else None
-        for model in options.models:
-            if (name, model) in done or split is None or time.perf_counter() > end:
-                continue
-            train = split.development.train
-            record = {"data": name, "pairs": len(train), "per item": len(train) / np.count_nonzero(train.item_counts)}
-            record |= {"model": model, **(run_own if model in NAMED else run_implicit)(model, split)}
-            with options.out.open("a") as out:
-                print(json.dumps(record), file=out, flush=True)
-            print(name, model, record["chosen"], record["valid"], record["seconds"], flush=True)
+    end = time.perf_counter() + 60 * options.minutes
+    known = map(json.loads, options.out.read_text().splitlines() if options.out.exists() else ())
+    done = {(one["data"], one.get("model")) for one in known}
+    for name, model in product(options.names, [None] if options.race else options.models):
+        if (name, model) in done or time.perf_counter() > end:
+            continue
+        split, start = SPLITS[name](), time.perf_counter()
+        train = split.development.train
+        made = try_choices(split) if options.race else [run_model(model, split)]
+        with options.out.open("a") as out:
+            for record in made:
+                about = {"data": name, "pairs": len(train), "items": int(np.count_nonzero(train.item_counts))}
+                print(json.dumps(about | record), file=out, flush=True)
+        print(name, model, round(time.perf_counter() - start, 1), flush=True)
+
+
+def run_model(name: str, split: cp.Split) -> dict[str, Any]:
+    return {"model": name} | (run_own if name in NAMED else run_implicit)(name, split)
 
 
 def table(records: list[dict[str, Any]]) -> str:
@@ -182,7 +221,7 @@ def table(records: list[dict[str, Any]]) -> str:
         chosen = ours["default"]["chosen"] if ours["default"] else {}
         seconds = " / ".join(f"{one['seconds']:.0f}" if one else "-" for one in ours.values())
         lines.append(
-            f"| {name} ({first['pairs']:,}, {first['per item']:.0f}) | {chosen.get('loss', '-')}, "
+            f"| {name} ({first['pairs']:,}, {first['pairs'] / first['items']:.0f}) | {chosen.get('loss', '-')}, "
             f"{chosen.get('negative_power', '-')} | {' | '.join(cells[head] for head in heads)} | {seconds} |"
         )
     return "\n".join(lines)
