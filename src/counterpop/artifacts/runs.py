@@ -169,6 +169,13 @@ def load_run(path: str | Path) -> SavedRun:
     return read_folder(path, ("run",), partial(_read_run, Path(path)))
 
 
+def is_interrupted(path: str | Path) -> bool:
+    """Whether a folder holds the best model of a training that was stopped."""
+    if not (Path(path) / MANIFEST).is_file():
+        return False
+    return read_folder(path, ("run",), lambda contents: "interrupted" in contents.manifest["settings"])
+
+
 def load_tested(path: str | Path) -> tuple[SavedRun, Split]:
     """The run in a folder, and its split with the test part."""
     return read_folder(path, ("run",), lambda contents: (_read_run(Path(path), contents), read_split(contents)))

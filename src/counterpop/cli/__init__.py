@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -74,12 +76,17 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
         _check_numbers(kwargs)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up, unlike the default
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", CounterpopWarning)
                 warnings.showwarning = _show_note
                 result = function(*args, quiet=as_json, **kwargs)
             text = to_json(result) if as_json else ""
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(130)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except (CounterpopError, OSError, MemoryError) as error:

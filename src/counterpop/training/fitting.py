@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions
+from counterpop.kernels.threads import core_count
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start
+from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.loop import Progress, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
 from counterpop.training.settings import Settings
@@ -35,6 +38,9 @@ def train(
     encoder: Encoder | None = None,
     refit: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    should_stop: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Run:
     """A run: the model that was best on validation, its ledger, and how training went.
@@ -50,6 +56,11 @@ def train(
     `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item vectors), a
     row for each user and item of the split in its order; or a function that builds such a module from the interactions
     it will be trained on. The module itself stays as it is: a copy is trained.
+
+    `checkpoint` is a file that is written at looks at validation, as often as 1.5 % of the time allow. With `resume`, a
+    training that was stopped or killed goes on from it, and on the CPU with as many threads it ends with the same bits.
+    The file stays until you delete it. `should_stop` is asked after every epoch; once it says True, this raises
+    `Interrupted`, whose `run` is the best model so far.
     """
     known = split.development if isinstance(split, Split) else split
     candidates = candidates_of(settings, encoder)
@@ -57,19 +68,29 @@ def train(
         candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
     report = on_progress or (lambda progress: None)
+    key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
+    point = Checkpoint(checkpoint, known, key | {"cores": core_count()}, resume, should_stop)
+
+    def report_race(progress: Progress) -> None:
+        report(progress)
+        point.check()
+
     with memory_errors(candidates[0]):
         longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
-        raced = race(known, candidates, longer * RACE_BUDGET, report, encoder)
+        raced = race(known, candidates, longer * RACE_BUDGET, report_race, encoder, point)
         chosen = raced.winner
-        start = Start(known.train, chosen, known.intervened, encoder)
-        model, epochs, history = train_and_choose(begin(start), known, chosen, report)
+        made = chosen.to_json() | ({"race": raced.to_json()} if raced.trials else {})
         again = None
-        if refit:
-            start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
-            again = train_for(begin(start), chosen, epochs, report)
-    made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
-    made |= {"race": raced.to_json()} if raced.trials else {}
-    return Run(model, again, chosen.to_json() | made, tuple(history))
+        try:
+            start = Start(known.train, chosen, known.intervened, encoder)
+            model, epochs, history = train_and_choose(begin(start), known, chosen, report, point)
+            if refit:
+                start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
+                again = train_for(begin(start), chosen, epochs, report, point)
+        except Interrupted as interrupted:
+            raise point.stopped(interrupted, made) from None
+    made |= {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
+    return Run(model, again, made, tuple(history))
 
 
 def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:

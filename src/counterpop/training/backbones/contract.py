@@ -128,7 +128,7 @@ class NativeTrainee:
         return {
             "model": (self, ("_triples", "_recorded", "_epochs", *self.own)),
             "sampler": (self._sampler, ("_generator",)),
-            "objective": (objective, tuple(vars(objective))),
+            "objective": (objective, tuple(name for name in vars(objective) if name not in objective.scratch)),
         }
 
     def state(self) -> State:
