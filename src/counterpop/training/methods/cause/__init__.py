@@ -21,8 +21,8 @@ class CausE(Method):
     """Causal embeddings: every item has a control and a treatment vector, held close to each other.
 
     Control vectors learn from the observed part of train, treatment vectors from the part drawn by intervention, users
-    from both; ranking uses the control vectors. Loss: BPR (or BCE) on each part + penalty x the squared distance
-    between the two vectors of each item of the triple. LightGCN propagates the two over a graph each. Both start
+    from both; ranking uses the control vectors. Loss: BPR (or BCE) on each part + penalty x the mean squared difference
+    (over D) between the two vectors of each item of the triple. LightGCN propagates the two over a graph each. Both start
     from the same values.
     Limit: needs a split with an intervened part. That part is small, so the treatment vectors learn little that could
     correct the control vectors.
