@@ -330,7 +330,7 @@ def test_a_refit_of_cause_counts_validation_as_intervened(world: World) -> None:
 
 @pytest.mark.parametrize("dim", [3, 48])
 def test_the_penalty_of_cause_is_a_mean_over_the_width(dim: int, log: Interactions) -> None:
-    """Control vectors all 2, treatment vectors all 5: each of the two items of a triple costs penalty x 9, at any width."""
+    """Control vectors all 2, treatment vectors all 5: each item of a triple costs penalty x 9, at any width."""
     settings = settings_for(method=CausE(0.5), dim=dim, reg=0.0)
     loss = settings.method.torch(log, settings)
     users = torch.zeros(log.n_users, dim)
