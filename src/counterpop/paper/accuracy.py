@@ -28,8 +28,8 @@ BASES = (
     "that way."
 )
 MARKS = (
-    f"In brackets: 95 % intervals from {RESAMPLES:,} draws of test users and seeds together. Stars: the gradient method "
-    "is above this row in a paired comparison over users, p < .05, .01, .001 after Holm's correction over all "
+    f"In brackets: 95 % intervals from {RESAMPLES:,} draws of test users and seeds together. Stars: the gradient "
+    "method is above this row in a paired comparison over users, p < .05, .01, .001 after Holm's correction over all "
     f"comparisons of the table; {ABOVE} in place of a star: it is below this row."
 )
 DRAWN = (

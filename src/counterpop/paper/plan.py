@@ -8,11 +8,12 @@ plays no part in any choice.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import counterpop as cp
-from counterpop.paper.published import BACKBONES
+from counterpop.paper.published import BACKBONES, PLAIN
 
 BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
@@ -86,13 +87,16 @@ class Plan:
     def search(self, backbone: str, method: str, **more: Any) -> list[dict[str, Any]]:
         """Every setting that a cell is searched over; `more` is the same in all of them.
 
-        What is the same in all is not searched: with `loss` given, candidates with another loss are passed over.
+        Without normalised users, a method's own candidates alternate with those of plain training, which has none.
         """
         number = min(self.candidates, QUICK_CANDIDATES) if self.quick else self.candidates
-        short = QUICK[backbone] if self.quick else {}
+        lists = [find_method(method).candidates(backbone)]
+        if more.get("normalised") is False:
+            plain = cp.Settings(**self.settings(backbone, PLAIN))
+            same = {name: getattr(plain, name) for name in ("lr", "reg", "initial_scale")}
+            lists.append(tuple(same | dict(tried) for tried in find_method(PLAIN).candidates(backbone)))
         found: dict[str, dict[str, Any]] = {}
-        for tried in find_method(method).candidates(backbone):
-            if all(tried.get(name, value) == value for name, value in more.items()):
-                settings = self.settings(backbone, method) | dict(tried) | short | more
-                found.setdefault(repr(cp.Settings(**settings)), settings)
+        for tried in itertools.chain(*zip(*lists, strict=True)):
+            settings = self.settings(backbone, method) | dict(tried) | (QUICK[backbone] if self.quick else {}) | more
+            found.setdefault(repr(cp.Settings(**settings)), settings)
         return list(found.values())[:number]
