@@ -281,7 +281,7 @@ def test_a_plan_refuses_what_it_leaves_out_or_does_not_have() -> None:
 def test_without_normalisation_plain_settings_are_tried_as_well() -> None:
     bare = [cp.Settings(**one) for one in Plan().search("mf", "gradient", normalised=False)]
     assert len(bare) == plan.CANDIDATES and not any(one.normalises for one in bare)
-    assert [one.initial_scale for one in bare] == [0.1, 0.01] * 2
+    assert [one.initial_scale for one in bare] == [0.1, 0.01, 0.1]
 
 
 def test_seeds_and_devices_are_those_that_were_asked_for() -> None:
