@@ -47,6 +47,13 @@ def number(name: str, text: str) -> Decorator:
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 
+def softmax_number(name: str, text: str) -> Decorator:
+    """An option with a number that only the softmax loss has."""
+    default = getattr(Settings(loss="softmax"), name)
+    text = f"Softmax: {text[0].lower()}{text[1:]} [default: {default:g}]"
+    return click.option(f"--{name.replace('_', '-')}", type=type(default), help=text)
+
+
 def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """{"margin": 20.0, "discrepancy": "l2"} from ("margin=20", "discrepancy=l2")."""
     given: dict[str, Any] = {}
@@ -82,7 +89,10 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
 @choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
-@number("batch", "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple.")
+@number(
+    "batch",
+    "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple, softmax after a batch.",
+)
 @number("edge_dropout", "Share of edges that lightgcn leaves out in each step.")
 @choice("device", get_args(options.Device), "Where to train; cuda needs counterpop[torch] and a GPU.")
 @click.option(
@@ -106,7 +116,14 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     type=float,
     help="Draw negatives by popularity to this power; 0 is uniform. [default: chosen by validation; baselines 0]",
 )
-@click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
+@softmax_number("temperature", "What scores are divided by; the smaller, the more the hardest negatives count.")
+@softmax_number("logq", "Which negatives count: 1 is uniform, 0 by popularity, below 0 steeper still.")
+@softmax_number("shared_negatives", "Negatives drawn for each batch; 0 takes the batch's other items.")
+@click.option(
+    "--normalise/--no-normalise",
+    default=None,
+    help="Normalise users in training; with softmax, users and items. [default: by method; softmax always]",
+)
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
 @number("ledger_every", "Record one triple in this many in the ledger.")
 @number("check_every", "Epochs between two looks at validation.")

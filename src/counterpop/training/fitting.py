@@ -74,7 +74,7 @@ def _candidates(given: dict[str, Any], encoder: Encoder | None) -> list[Settings
     """The settings to choose among: every loss and power of the method that the user has not fixed."""
     first = _read_settings(given, encoder)
     choices: list[dict[str, Any]] = []
-    for loss in first.method.losses if given.get("loss") is None else (first.loss,):
+    for loss in first.method.raced or first.method.losses if given.get("loss") is None else (first.loss,):
         powers = () if "negative_power" in given else first.method.powers.get(loss, ())
         choices += [{"loss": loss, "negative_power": power} for power in powers] or [{"loss": loss}]
     if RACE_BUDGET * first.epochs < LEAST_EPOCHS * len(choices) or len(choices) == 1:
