@@ -89,6 +89,14 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     help="Our own kernels, or torch. [default: native on the CPU, torch on cuda]",
 )
 @click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
+@click.option(
+    "--ensemble",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Train this many models from different seeds and use them as one, this many times as wide.",
+)
+@click.option("--reduce", type=click.IntRange(min=1), help="Reduce the vectors to this width. [default: keep it]")
 @number("lr", "Learning rate.")
 @choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
@@ -105,7 +113,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(
-    split: str, out: str, refit: bool, normalise: bool | None, given: dict[str, Any], quiet: bool, **settings: Any
+    split: str, out: str, normalise: bool | None, given: dict[str, Any], quiet: bool, **settings: Any
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
@@ -120,13 +128,14 @@ def command(
     known = artifacts.load_development(split)
     start = time.perf_counter()
     with nullcontext(None) if quiet else training_progress() as show:
-        run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
+        run = train(known, on_progress=show, normalised=normalise, **settings)
     seconds = time.perf_counter() - start
     artifacts.save_run(run, out, split)
     epochs = run.settings["chosen_epochs"]
-    best = max(entry["valid"] for entry in run.history if "valid" in entry)
+    best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
+        _print_ensemble(run.settings)
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
             f"{seconds:.1f} s. Wrote {out}."
@@ -140,3 +149,20 @@ def command(
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,
     }
+
+
+def _print_ensemble(made: dict[str, Any]) -> None:
+    """The validation recall of the members, of all together, and after a reduction."""
+    if "members" not in made:
+        return
+    recalls = [member["valid_recall"] for member in made["members"]]
+    together = made.get("valid_recall_before_reduction", made["valid_recall"])
+    output.print(
+        f"Ensemble of {len(recalls)}: validation recall for a member on average {sum(recalls) / len(recalls):.4f}, "
+        f"together {together:.4f}."
+    )
+    if "reduce" in made:
+        output.print(
+            f"Reduced to a width of {made['reduce']}: validation recall {together:.4f} before, "
+            f"{made['valid_recall']:.4f} after."
+        )

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from counterpop.runs import Model, Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start, Trainable
+from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
 from counterpop.training.settings import Settings
-from counterpop.tuning import choose_strengths
+from counterpop.tuning import Grid, choose_strengths
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -49,6 +50,8 @@ def train(
     *,
     encoder: Encoder | None = None,
     refit: bool = False,
+    ensemble: int = 1,
+    reduce: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> Run:
@@ -63,20 +66,67 @@ def train(
     `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item vectors), a
     row for each user and item of the split in its order; or a function that builds such a module from the interactions
     it will be trained on. The module itself stays as it is: a copy is trained.
+
+    `ensemble=N` trains N models from different seeds and returns them as one, N times as wide: see `combine`. `reduce`
+    brings its width down to this number: see `reduce_width`. The run's settings then name the members, with the
+    validation recall of each, of all together, and after the reduction. `history` is that of the first member.
     """
     known = split.development if isinstance(split, Split) else split
     chosen = _read_settings(settings, encoder)
     _check_split(known, chosen, refit)
-    report = on_progress or (lambda progress: None)
-    with _memory_errors(chosen):
-        start = Start(known.train, chosen, known.intervened, encoder)
-        model, epochs, history = _train_and_choose(begin(start), known, chosen, report)
+    if not isinstance(ensemble, int) or ensemble < 1:
+        raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
+    report, members = on_progress or (lambda progress: None), []
+    for number, seed in enumerate(member_seeds(chosen.seed, ensemble), start=1):
+
+        def named(progress: Progress, place: str = f" {number} of {ensemble}" * (ensemble > 1)) -> None:
+            report(replace(progress, stage=progress.stage + place))
+
+        members.append(_train_member(known, replace(chosen, seed=seed), encoder, refit, named))
+        if reduce is not None:  # better now than after the other members
+            check_reduction(members[0].model, reduce, ensemble)
+    if ensemble == 1 and reduce is None:
+        return members[0]
+    return _as_one(members, reduce, _Look(known, chosen))
+
+
+def _train_member(
+    known: Development, settings: Settings, encoder: Encoder | None, refit: bool, report: Callable[[Progress], None]
+) -> Run:
+    """A run of one model."""
+    with _memory_errors(settings):
+        start = Start(known.train, settings, known.intervened, encoder)
+        model, epochs, history = _train_and_choose(begin(start), known, settings, report)
         again = None
         if refit:
-            start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
-            again = _train_for(begin(start), chosen, epochs, report)
+            start = Start(known.refit_train(), settings, known.refit_intervened(), encoder)
+            again = _train_for(begin(start), settings, epochs, report)
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
-    return Run(model, again, chosen.to_json() | made, tuple(history))
+    return Run(model, again, settings.to_json() | made, tuple(history))
+
+
+def _as_one(members: list[Run], reduce: int | None, look: _Look) -> Run:
+    """The run of an ensemble; the settings and the history are those of its first member."""
+    model, refits = combine([run.model for run in members]), [run.refit for run in members if run.refit]
+    refit = combine(refits) if refits else None
+    recall = look.of_model(model)
+    made: dict[str, Any] = {
+        "ensemble": len(members),
+        "members": [
+            {
+                "seed": run.settings["seed"],
+                "chosen_epochs": run.settings["chosen_epochs"],
+                "valid_recall": look.of_model(run.model),
+            }
+            for run in members
+        ],
+        "valid_recall": recall,
+    }
+    if reduce is not None:
+        model, refit = reduce_width(model, reduce), refit and reduce_width(refit, reduce)
+        made |= {"reduce": reduce, "valid_recall": look.of_model(model), "valid_recall_before_reduction": recall}
+    first = members[0]
+    return Run(model, refit, first.settings | {"dim": model.embeddings.dim} | made, first.history)
 
 
 def _read_settings(given: dict[str, Any], encoder: Encoder | None) -> Settings:
@@ -200,9 +250,18 @@ class _Look:
             draw = settings.generator("check")
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))
         self._known, self._users = known, users
-        self._strengths = settings.method.looks
+        self._strengths, self._threads = settings.method.looks, settings.threads
 
     def at(self, trainee: Trainable) -> float:
-        """Recall@20 of the model."""
-        grid = trainee.look(self._known, self._users, self._strengths)
-        return grid.at(*choose_strengths(grid))["recall"]
+        """Recall@20 of a model in training."""
+        return _best_recall(trainee.look(self._known, self._users, self._strengths))
+
+    def of_model(self, model: Model) -> float:
+        """Recall@20 of a trained model."""
+        from counterpop.training.native import look_at
+
+        return _best_recall(look_at(model, self._known, self._users, self._strengths, self._threads))
+
+
+def _best_recall(grid: Grid) -> float:
+    return grid.at(*choose_strengths(grid))["recall"]
