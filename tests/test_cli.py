@@ -77,6 +77,7 @@ def train_run(folder: Path, name: str, method: str, *words: object) -> dict:
         8,
         "--epochs",
         30,
+        "--no-refit",
         "--out",
         folder / name,
         *words,
@@ -125,6 +126,16 @@ def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], se
     assert not (folder / "never").exists()
 
 
+def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
+    words = ["train", folder / "split", "--dim", 8, "--epochs", 60, "--out", folder / "raced"]
+    raced = call_json(*words, "--negative-power", 0.5)["settings"]
+    assert [row["loss"] for row in raced["race"]["tried"]] == ["bpr", "bce"]
+    assert raced["refit"] and cp.load_run(folder / "raced").run.settings["race"] == raced["race"]
+    assert raced["race"]["sentence"] in call(*words, "--negative-power", 0.5).stdout
+    named = call_json(*words, "--no-refit", "--negative-power", 0.5, "--loss", raced["loss"])["settings"]
+    assert "race" not in named and not named["refit"]
+
+
 def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
     printed = call_json("evaluate", folder / "run", "--on", "test", "--k", 10)
     model, split = cp.load(folder / "run"), cp.load_split(folder / "run")
@@ -152,7 +163,7 @@ def test_a_paired_test_between_two_runs(folder: Path) -> None:
     assert float(re.search(r'<data value="(\S+)">', row)[1]) == difference
 
 
-@pytest.mark.parametrize("words", [(), ("--refit",)], ids=["", "refit"])
+@pytest.mark.parametrize("words", [("--no-refit",), ()], ids=["", "refit"])
 def test_recall_of_the_written_lists_is_that_of_evaluate(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Plain NumPy on the file of `recommend`: no item is a candidate in one command and not in the other."""
     run = tmp_path / "run"

@@ -125,7 +125,7 @@ def test_an_ensemble_of_a_run_is_the_same_as_its_members_trained_one_by_one(spli
 
 
 def test_an_ensemble_is_tuned_saved_loaded_and_measured_as_any_run(split: cp.Split, tmp_path: Path) -> None:
-    run = cp.train(split, ensemble=2, reduce=8, **QUICK)
+    run = cp.train(split, ensemble=2, reduce=8, refit=False, **QUICK)
     assert run.embeddings.dim == run.settings["dim"] == 8
     tuned = cp.tune(run, split, point="gain")
     cp.save_run(run, tmp_path / "run", split)

@@ -64,7 +64,9 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
 @click.argument("split", type=click.Path())
 @choice("backbone", BY_BACKBONE, "The model.")
-@choice("loss", LOSSES, f"What training minimises; {ONE_LOSS}.")
+@click.option(
+    "--loss", type=click.Choice(LOSSES), help=f"What training minimises; {ONE_LOSS}. [default: chosen by validation]"
+)
 @choice(
     "method", [m.name for m in METHODS], "gradient keeps the ledger and normalises users; the others are baselines."
 )
@@ -88,7 +90,12 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     type=click.Choice(get_args(options.Engine)),
     help="Our own kernels, or torch. [default: native on the CPU, torch on cuda]",
 )
-@click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
+@click.option(
+    "--refit/--no-refit",
+    default=True,
+    show_default=True,
+    help="Train again on train + validation for the chosen epochs.",
+)
 @click.option(
     "--ensemble",
     type=click.IntRange(min=1),
@@ -102,7 +109,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("reg", "L2.")
 @number("initial_scale", "Standard deviation of the first values.")
 @number("negatives", "Negatives for each positive.")
-@number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
+@click.option(
+    "--negative-power",
+    type=float,
+    help="Draw negatives by popularity to this power; 0 is uniform. [default: chosen by validation; baselines 0]",
+)
 @click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
 @number("ledger_every", "Record one triple in this many in the ledger.")
@@ -117,9 +128,11 @@ def command(
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
-    Training looks at the validation part, never at test, and keeps the best model. With --refit, epochs are
-    chosen against validation, that model is kept for `tune`, and a second one is trained on train +
-    validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
+    Training looks at the validation part, never at test, and keeps the best model. Without --loss or
+    --negative-power, short trainings on the same data choose them first, for at most 40 % of the time of one
+    training. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
+    strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
+    half the time.
     """
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
@@ -135,6 +148,8 @@ def command(
     best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
+        if raced := run.settings.get("race"):
+            output.print(raced["sentence"])
         _print_ensemble(run.settings)
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "

@@ -245,7 +245,8 @@ class Bench:
         chosen = resolve(settings)
         label = f"{name}, {chosen['backbone']} {chosen['method']}, {chosen['loss']}, seed {chosen['seed']}"
         with self._watch(label) as show:
-            return cp.train(known, refit=refit, on_progress=show, **settings)
+            fixed = {name: chosen[name] for name in ("loss", "negative_power")}  # what is not named is not searched
+            return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
 
     def _one_side(self, fitted: Fitted, split: cp.Split) -> dict[str, Any]:
         """Test figures with the item side off, the user side off, and both off; strengths chosen on validation."""

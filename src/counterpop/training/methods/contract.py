@@ -53,7 +53,9 @@ class Method:
     name: ClassVar[str]
     title: ClassVar[str] = ""
     losses: ClassVar[tuple[str, ...]] = ("own",)
-    """The losses it can be trained with; the first is its default."""
+    """The losses it can be trained with. `train` chooses among them by validation; `Settings` takes the first."""
+    powers: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """By loss: the values of `negative_power` that `train` chooses among in the same way; 0 if there are none."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By backbone: settings that differ from the backbone's own defaults."""
     normalises: ClassVar[bool] = False
