@@ -59,7 +59,9 @@ def train(
     validation recall of each, of all together, and after the reduction. `history` is that of the first member.
     """
     known = split.development if isinstance(split, Split) else split
-    candidates = _candidates(settings, encoder)
+    candidates = candidates_of(settings, encoder)
+    if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
+        candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
     if not isinstance(ensemble, int) or ensemble < 1:
         raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
@@ -114,19 +116,17 @@ def _as_one(members: Sequence[Run], reduce: int | None, look: Look) -> Run:
     return Run(model, refit, first.settings | {"dim": model.embeddings.dim} | made, first.history)
 
 
-def _candidates(given: dict[str, Any], encoder: Encoder | None) -> list[Settings]:
+def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:
     """The settings to choose among: every loss and power of the method that the user has not fixed."""
-    first = _read_settings(given, encoder)
+    first = read_settings(given, encoder)
     choices: list[dict[str, Any]] = []
-    for loss in first.method.losses if given.get("loss") is None else (first.loss,):
+    for loss in first.method.raced or first.method.losses if given.get("loss") is None else (first.loss,):
         powers = () if "negative_power" in given else first.method.powers.get(loss, ())
         choices += [{"loss": loss, "negative_power": power} for power in powers] or [{"loss": loss}]
-    if RACE_BUDGET * first.epochs < LEAST_EPOCHS * len(choices) or len(choices) == 1:
-        return [first]
-    return [_read_settings(given | choice, encoder) for choice in choices]
+    return [read_settings(given | choice, encoder) for choice in choices]
 
 
-def _read_settings(given: dict[str, Any], encoder: Encoder | None) -> Settings:
+def read_settings(given: dict[str, Any], encoder: Encoder | None = None) -> Settings:
     """The settings from keywords; an unknown one raises `InputError`."""
     names = [field.name for field in fields(Settings)]
     unknown = [name for name in given if name not in names]
