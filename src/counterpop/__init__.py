@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from counterpop.metrics.popularity import mean_by_rank
     from counterpop.numbers import NUMBERS
     from counterpop.ranking import rank
-    from counterpop.readers import read_interactions, read_names, read_recommendations
+    from counterpop.readers import read_interactions, read_labels, read_names, read_recommendations
     from counterpop.recommender import Recommender
     from counterpop.runs import Dials, Model, Run
     from counterpop.splits import (
@@ -82,7 +82,7 @@ _HOMES = {
     "metrics.popularity": "mean_by_rank",
     "numbers": "NUMBERS",
     "ranking": "rank",
-    "readers": "read_interactions read_names read_recommendations",
+    "readers": "read_interactions read_labels read_names read_recommendations",
     "recommender": "Recommender",
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "

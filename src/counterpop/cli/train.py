@@ -47,6 +47,13 @@ def number(name: str, text: str) -> Decorator:
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 
+def softmax_number(name: str, text: str) -> Decorator:
+    """An option with a number that only the softmax loss has."""
+    default = getattr(Settings(loss="softmax"), name)
+    text = f"Softmax: {text[0].lower()}{text[1:]} [default: {default:g}]"
+    return click.option(f"--{name.replace('_', '-')}", type=type(default), help=text)
+
+
 def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """{"margin": 20.0, "discrepancy": "l2"} from ("margin=20", "discrepancy=l2")."""
     given: dict[str, Any] = {}
@@ -64,7 +71,9 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
 @click.argument("split", type=click.Path())
 @choice("backbone", BY_BACKBONE, "The model.")
-@choice("loss", LOSSES, f"What training minimises; {ONE_LOSS}.")
+@click.option(
+    "--loss", type=click.Choice(LOSSES), help=f"What training minimises; {ONE_LOSS}. [default: chosen by validation]"
+)
 @choice(
     "method", [m.name for m in METHODS], "gradient keeps the ledger and normalises users; the others are baselines."
 )
@@ -80,7 +89,10 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
 @choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
-@number("batch", "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple.")
+@number(
+    "batch",
+    "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple, softmax after a batch.",
+)
 @number("edge_dropout", "Share of edges that lightgcn leaves out in each step.")
 @choice("device", get_args(options.Device), "Where to train; cuda needs counterpop[torch] and a GPU.")
 @click.option(
@@ -88,14 +100,30 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     type=click.Choice(get_args(options.Engine)),
     help="Our own kernels, or torch. [default: native on the CPU, torch on cuda]",
 )
-@click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
+@click.option(
+    "--refit/--no-refit",
+    default=True,
+    show_default=True,
+    help="Train again on train + validation for the chosen epochs.",
+)
 @number("lr", "Learning rate.")
 @choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
 @number("initial_scale", "Standard deviation of the first values.")
 @number("negatives", "Negatives for each positive.")
-@number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
-@click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
+@click.option(
+    "--negative-power",
+    type=float,
+    help="Draw negatives by popularity to this power; 0 is uniform. [default: chosen by validation; baselines 0]",
+)
+@softmax_number("temperature", "What scores are divided by; the smaller, the more the hardest negatives count.")
+@softmax_number("logq", "Which negatives count: 1 is uniform, 0 by popularity, below 0 steeper still.")
+@softmax_number("shared_negatives", "Negatives drawn for each batch; 0 takes the batch's other items.")
+@click.option(
+    "--normalise/--no-normalise",
+    default=None,
+    help="Normalise users in training; with softmax, users and items. [default: by method; softmax always]",
+)
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
 @number("ledger_every", "Record one triple in this many in the ledger.")
 @number("check_every", "Epochs between two looks at validation.")
@@ -109,9 +137,11 @@ def command(
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
-    Training looks at the validation part, never at test, and keeps the best model. With --refit, epochs are
-    chosen against validation, that model is kept for `tune`, and a second one is trained on train +
-    validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
+    Training looks at the validation part, never at test, and keeps the best model. Without --loss or
+    --negative-power, short trainings on the same data choose them first, for at most 40 % of the time of one
+    training. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
+    strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
+    half the time.
     """
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
@@ -127,6 +157,8 @@ def command(
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
+        if raced := run.settings.get("race"):
+            output.print(raced["sentence"])
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
             f"{seconds:.1f} s. Wrote {out}."

@@ -24,6 +24,7 @@ class Gradient(Plain):
     name: ClassVar[str] = "gradient"
     title: ClassVar[str] = "gradient"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    powers: ClassVar[Mapping[str, tuple[float, ...]]] = {"bpr": (0.0, 0.25, 0.5), "bce": (0.0, 0.25, 0.5)}
     normalises: ClassVar[bool] = True
     keeps_ledger: ClassVar[bool] = True
     dials: ClassVar[Dials | None] = BOTH_SIDES
