@@ -29,6 +29,7 @@ from counterpop.reporting import (
     write_report,
 )
 from counterpop.reporting.findings import contrasts, direction, explanation, headline, own_contrasts, verdict
+from counterpop.reporting.run_page import render_runs
 from counterpop.reporting.tables import LABELS, format_figure, gain_and_price
 from run_reports import make_report, some_audits
 
@@ -218,6 +219,18 @@ def test_gain_and_price_in_two_sentences(report: RunReport) -> None:
 def test_validation_numbers_come_with_a_warning(report: RunReport) -> None:
     assert "flatter" in explanation(replace(report, evaluation=replace(report.evaluation, on="valid")))
     assert "flatter" not in explanation(report)
+
+
+def test_what_a_search_tried_is_shown_best_first(report: RunReport) -> None:
+    rows = [{"loss": "bpr", "dim": 8 * n, "round": 1 + n // 3, "epochs": 5, "valid": 0.1 * n} for n in (1, 2, 3)]
+    found = {"sentence": "Chosen: <b>.", "leaderboard": rows, "importance": {"dim": 0.75, "loss": 0.25}}
+    page = render_runs([replace(report, settings={"search": found})], "t")
+    section = page[page.index("How the settings were chosen") :]
+    places = [section.index(f"<td>{dim}</td>") for dim in (24, 16, 8)]
+    assert places == sorted(places)
+    assert "Chosen: &lt;b&gt;." in section
+    assert '"x":[0.75,0.25]' in section
+    assert "How the settings were chosen" not in render_runs([report], "t")
 
 
 def test_truth_is_shown_if_known(report: RunReport) -> None:

@@ -52,7 +52,9 @@ def train(
     it will be trained on. The module itself stays as it is: a copy is trained.
     """
     known = split.development if isinstance(split, Split) else split
-    candidates = _candidates(settings, encoder)
+    candidates = candidates_of(settings, encoder)
+    if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
+        candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
     report = on_progress or (lambda progress: None)
     with memory_errors(candidates[0]):
@@ -70,19 +72,17 @@ def train(
     return Run(model, again, chosen.to_json() | made, tuple(history))
 
 
-def _candidates(given: dict[str, Any], encoder: Encoder | None) -> list[Settings]:
+def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:
     """The settings to choose among: every loss and power of the method that the user has not fixed."""
-    first = _read_settings(given, encoder)
+    first = read_settings(given, encoder)
     choices: list[dict[str, Any]] = []
     for loss in first.method.raced or first.method.losses if given.get("loss") is None else (first.loss,):
         powers = () if "negative_power" in given else first.method.powers.get(loss, ())
         choices += [{"loss": loss, "negative_power": power} for power in powers] or [{"loss": loss}]
-    if RACE_BUDGET * first.epochs < LEAST_EPOCHS * len(choices) or len(choices) == 1:
-        return [first]
-    return [_read_settings(given | choice, encoder) for choice in choices]
+    return [read_settings(given | choice, encoder) for choice in choices]
 
 
-def _read_settings(given: dict[str, Any], encoder: Encoder | None) -> Settings:
+def read_settings(given: dict[str, Any], encoder: Encoder | None = None) -> Settings:
     """The settings from keywords; an unknown one raises `InputError`."""
     names = [field.name for field in fields(Settings)]
     unknown = [name for name in given if name not in names]
