@@ -8,13 +8,18 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import floor_option, k_option, point_option, price_option, seed_option, target_option
+from counterpop.cli.options import (
+    direction_options,
+    floor_option,
+    k_option,
+    point_option,
+    price_option,
+    seed_option,
+    target_option,
+)
 from counterpop.cli.progress import output, working
-from counterpop.directions import ItemDirection, UserDirection
 from counterpop.reporting.tables import points_table
 from counterpop.tuning import tune
-
-DIRECTION = "Direction to remove from {} vectors. [default: ledger; {} if the run has none]"
 
 
 @click.command(epilog="Example: counterpop tune RUN --point balanced --price 0.05")
@@ -24,10 +29,7 @@ DIRECTION = "Direction to remove from {} vectors. [default: ledger; {} if the ru
 @price_option()
 @floor_option()
 @k_option()
-@click.option(
-    "--item-direction", type=click.Choice(get_args(ItemDirection)), help=DIRECTION.format("item", "head-mean")
-)
-@click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help=DIRECTION.format("user", "mean"))
+@direction_options
 @seed_option(help="Deals the users into folds.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
