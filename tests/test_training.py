@@ -230,7 +230,7 @@ def test_plain_training_has_no_ledger_and_other_vectors(split: Split) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"loss": "hinge"}, "the loss of gradient must be bpr or bce, got 'hinge'"),
+        ({"loss": "hinge"}, "the loss of gradient must be bpr or bce or softmax, got 'hinge'"),
         ({"sampling": "items"}, "sampling must be one of interactions, users, got 'items'"),
         ({"method": "magic"}, "method must be one of plain, gradient.*, got 'magic'"),
         ({"backbone": "tree"}, "backbone must be one of mf.*, got 'tree'"),
