@@ -132,7 +132,10 @@ def _record(record: Mapping[str, Any]) -> Section:
             "<br>".join([_text(before["threshold"]), *(f"fail if {escape(rule)}" for rule in before["rules"])]),
         ),
         ("Result", "<br>".join(results)),
-        ("Verdict", f"{escape(record['verdict']['headline'])} (worst grade of any measure: {record['verdict']['grade']})"),
+        (
+            "Verdict",
+            f"{escape(record['verdict']['headline'])} (worst grade of any measure: {record['verdict']['grade']})",
+        ),
         ("Since the last audit", moved),
         ("Mitigation and proof", "<br>".join(filter(None, [_text(mitigation["stated"]), proof]))),
         ("Limits", "<br>".join(escape(text) for text in record["limits"])),
