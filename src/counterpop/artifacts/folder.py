@@ -102,7 +102,7 @@ def replaced(
                 "written": datetime.now(UTC).isoformat(timespec="seconds"),
                 "versions": {"python": platform.python_version(), "counterpop": __version__, **libraries},
                 **content,
-                "files": {name: checksums.get(name) or checksum_of(file) for name, file in own.items()},
+                "files": {name: checksums.get(name) or checksum(file) for name, file in own.items()},
             }
             (new / MANIFEST).write_text(to_json(manifest | {"checksum": _seal(manifest)}, indent=2) + "\n")
             mode = new.stat().st_mode & 0o666  # what the umask allows; safetensors allows only the owner
@@ -284,6 +284,7 @@ def _checksum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def checksum_of(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,20 +18,21 @@ from safetensors.numpy import save_file
 
 from counterpop.adjustment import Adjustment
 from counterpop.artifacts.adjustments import read_adjustment, strengths_of, write_directions
+from counterpop.artifacts.documents import Subject
 from counterpop.artifacts.folder import (
     MANIFEST,
     TEST,
     Contents,
     carry_files,
     check_target,
-    checksum_of,
+    checksum,
     copy_file,
     read_folder,
     replaced,
     same_version,
 )
 from counterpop.artifacts.splits import read_development, read_split, save_split, split_of
-from counterpop.auditing import Audit, audit_model
+from counterpop.auditing import audit_model
 from counterpop.directions import find_directions
 from counterpop.embeddings import FloatArray
 from counterpop.encoding import to_json
@@ -44,6 +45,8 @@ from counterpop.runs import Dials, Model, Run, model_of
 from counterpop.splits import Development, Split
 from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
+
+TOLD = ("item_strength", "user_strength", "point", "target", "sentence", "drawn")  # of a tuning, in an audit
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +100,8 @@ def load(path: str | Path) -> Recommender:
     return saved.recommender(saved.known)
 
 
-def audit_run(
-    path: str | Path, k: int = 20, about: LabelSources | None = None
-) -> tuple[dict[str, Audit], Recommender, Interactions]:
-    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; model and log.
+def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) -> Subject:
+    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted".
 
     Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
     what `recommend` leaves out.
@@ -112,7 +113,11 @@ def audit_run(
         models["adjusted"] = model
     log = saved.trained_on(split.development)
     more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
-    return {name: audit_model(one, log, k, **more) for name, one in models.items()}, model, log
+    audits = {name: audit_model(one, log, k, **more) for name, one in models.items()}
+    strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
+    tuning = saved.manifest["tuning"] or {}
+    facts = {"run": str(path), **strengths, "tuning": {name: tuning[name] for name in TOLD if name in tuning}}
+    return Subject(audits, [*models][-1:], log, {"run": [str(path)]}, facts, models, "as trained")
 
 
 @contextmanager
@@ -207,14 +212,14 @@ def _copy_split(target: Path, known: dict[str, str], contents: Contents) -> Deve
     contents = split_of(contents)
     shutil.rmtree(target, ignore_errors=True)  # of an attempt before, if the split was replaced meanwhile
     target.mkdir()
-    for name, checksum in contents.manifest["files"].items():
+    for name, expected in contents.manifest["files"].items():
         if name == TEST and not (contents.folder / name).exists():
             continue
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         copy_file(contents.folder / name, target / name)
-        if checksum_of(target / name) != checksum:
+        if checksum(target / name) != expected:
             raise ArtifactError(f"{contents.folder} is damaged: {name} was changed after writing; make the split again")
-        known[f"split/{name}"] = checksum
+        known[f"split/{name}"] = expected
     (target / MANIFEST).write_text(to_json(contents.manifest, indent=2) + "\n")
     return read_development(Contents(target, contents.manifest))
 

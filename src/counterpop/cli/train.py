@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -116,6 +117,12 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     show_default=True,
     help="Train again on train + validation for the chosen epochs.",
 )
+@click.option(
+    "--ensemble",
+    type=click.IntRange(min=1),
+    help="Train this many models from different seeds and use them as one, this many times as wide. [default: 1]",
+)
+@click.option("--reduce", type=click.IntRange(min=1), help="Reduce the vectors to this width. [default: keep it]")
 @number("lr", "Learning rate.")
 @choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
@@ -151,7 +158,6 @@ def command(
     out: str,
     force: bool,
     resume: bool,
-    refit: bool,
     normalise: bool | None,
     given: dict[str, Any],
     auto: bool,
@@ -168,7 +174,8 @@ def command(
     half the time.
 
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
-    validation until the time is up. An interrupted search goes on when the command is repeated.
+    validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search
+    goes on when the command is repeated.
 
     Ctrl-C or SIGTERM keeps the best model so far in OUT and everything else in OUT.checkpoint, which is also written
     now and then. The same command with --resume goes on from there and ends with the same model.
@@ -180,14 +187,15 @@ def command(
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
     start = time.perf_counter()
     make = partial(search, minutes=minutes or MINUTES, storage=f"{out}.search") if auto else train
-    run, drawn = _train(make, (split, out), (force, resume), quiet, refit=refit, normalised=normalise, **settings)
+    run, drawn = _train(make, (split, out), (force, resume), quiet, normalised=normalise, **settings)
     seconds = time.perf_counter() - start
     epochs = run.settings["chosen_epochs"]
-    best = max(entry["valid"] for entry in run.history if "valid" in entry)
+    best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
         for tried in filter(None, map(run.settings.get, ("race", "search"))):
             output.print(tried["sentence"])
+        _print_ensemble(run.settings)
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {drawn}), "
             f"{seconds:.1f} s. Wrote {out}."
@@ -201,6 +209,23 @@ def command(
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,
     }
+
+
+def _print_ensemble(made: dict[str, Any]) -> None:
+    """The validation recall of the members, of all together, and after a reduction."""
+    if "members" not in made:
+        return
+    recalls = [member["valid_recall"] for member in made["members"]]
+    together = made.get("valid_recall_before_reduction", made["valid_recall"])
+    output.print(
+        f"Ensemble of {len(recalls)}: validation recall for a member on average {sum(recalls) / len(recalls):.4f}, "
+        f"together {together:.4f}."
+    )
+    if "reduce" in made:
+        output.print(
+            f"Reduced to a width of {made['reduce']}: validation recall {together:.4f} before, "
+            f"{made['valid_recall']:.4f} after."
+        )
 
 
 def _train(
@@ -228,16 +253,18 @@ def _train(
         fill(run)
     if stopped:
         _leave(caught, f"{stopped}. The best model so far, of epoch {run.settings['chosen_epochs']}, is in {out}")
-    for ending in ("search", "checkpoint"):
-        Path(f"{out}.{ending}").unlink(missing_ok=True)
+    for left in (Path(f"{out}.search"), *checkpoint.parent.glob(f"{escape(checkpoint.name)}*")):
+        left.unlink(missing_ok=True)  # each member of an ensemble has a checkpoint of its own
     return run, known.drawn
 
 
 def _check_space(out: str, known: Development, given: Mapping[str, Any]) -> None:
     """Raises before training if the run will not fit on the disk."""
-    chosen = Settings(**{name: value for name, value in given.items() if name != "refit"})
-    vectors = (known.train.n_users + known.train.n_items) * chosen.dim * 4  # bytes; a ledger has four times as many
-    check_space(out, vectors * (5 if chosen.keeps_ledger else 1) * (2 if given["refit"] else 1))
+    ours = {field.name for field in fields(Settings)}
+    chosen = Settings(**{name: value for name, value in given.items() if name in ours})
+    rows, copies = known.train.n_users + known.train.n_items, given.get("ensemble", 1) * (2 if given["refit"] else 1)
+    wide = chosen.dim * (5 if chosen.keeps_ledger else 1)  # a ledger has four times as many numbers
+    check_space(out, 4 * copies * rows * wide)
 
 
 def _leave(caught: list[int], text: str) -> NoReturn:

@@ -10,7 +10,7 @@ import polars as pl
 from counterpop.errors import InputError
 from counterpop.readers.ids import narrow_ids
 from counterpop.readers.tables import SECOND_NAMES, Header, Roles, Table, readable
-from counterpop.readers.text import narrow
+from counterpop.readers.text import narrow, read_lines
 
 IDS = ("user", "item")
 SCALE = 10  # a third column of whole numbers up to this looks like ratings
@@ -20,11 +20,11 @@ def open_lines(path: Path, asked: Roles, header: Header) -> Table:
     """A .txt file as lists or as rows: decided by the arguments, by a first line with column names, or by evidence."""
     label = str(path)
     with readable(label, "text"):
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
-        if "\r" in text:
-            number = text.count("\n", 0, text.index("\r")) + 1
-            raise InputError(f"line {number} of {path} has a carriage return within it; end every line the same way")
-        lines = pl.Series(text.removesuffix("\n").split("\n"), dtype=pl.String)
+        lines = read_lines(path)
+        stray = lines.str.strip_chars_end("\r").str.contains("\r", literal=True)
+        if stray.any():
+            line = (stray.arg_max() or 0) + 1
+            raise InputError(f"line {line} of {path} has a carriage return within it; end every line the same way")
     words = pl.DataFrame({"words": lines.str.extract_all(r"\S+")}).with_row_index("line", 1)
     words = words.filter(pl.col("words").list.len() > 0)
     first = words["words"].head(1).explode().drop_nulls().to_list()

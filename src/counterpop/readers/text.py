@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -14,25 +15,30 @@ from counterpop.readers.ids import narrow_ids
 from counterpop.readers.tables import Roles, Table, readable
 
 BLOCK = 1 << 22  # bytes
+SEPARATORS = (",", ";", "\t")
+LINE = "\x1f"  # in no line: with it as separator, every line is one column
 INFERRED_ROWS = 10_000  # a column whose type changes further down is read a second time, as strings
 
 
 def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
     """A csv, tsv or .inter file. Every column is parsed, or polars would accept rows with too many fields."""
-    separator = "," if kind == "csv" else "\t"
+    with readable(str(path), kind):
+        separator, skipped = _separator(path) if kind == "csv" else ("\t", 0)
 
     def scan(types: dict[str, Any] | None) -> pl.LazyFrame:
         return pl.scan_csv(
             path,
             has_header=header,
             separator=separator,
+            decimal_comma=separator == ";",  # as spreadsheets write it where a comma is the decimal sign
+            skip_rows=skipped,
             quote_char=None if kind == "inter" else '"',
             infer_schema_length=INFERRED_ROWS if types is None else 0,
             schema_overrides=types,
             glob=False,
         )
 
-    if kind != "inter" and (wrong := _misread(path, kind, separator)):
+    if kind != "inter" and path.suffix.lower() != ".zst" and (wrong := _misread(path, kind, separator)):
         raise InputError(f"{path} could not be read as {kind}: {wrong}; repair it or write it again")
     with readable(str(path), kind):
         schema = scan(None).collect_schema()
@@ -67,6 +73,29 @@ def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
     return Table(str(path), names, take, hint, declared=declared)
 
 
+def read_lines(path: Path, most: int | None = None) -> pl.Series:
+    """The lines of a text file, which may be compressed; with `most`, the first ones."""
+    if path.suffix.lower() in (".gz", ".zst"):
+        rows = pl.scan_csv(path, has_header=False, separator=LINE, quote_char=None, infer_schema=False, glob=False)
+        return (rows if most is None else rows.head(most)).collect().to_series().fill_null("")
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        lines = file.read().removesuffix("\n").split("\n") if most is None else [*islice(file, most)]
+    return pl.Series([line.rstrip("\r\n") for line in lines], dtype=pl.String)
+
+
+def _separator(path: Path) -> tuple[str, int]:
+    """What separates the columns of a csv file (comma, semicolon or tab), and how many lines to skip.
+
+    The first line decides: the separator that gives the most columns. A first line "sep=;", which spreadsheets write
+    and read, is taken at its word and skipped.
+    """
+    first = str((read_lines(path, 1).to_list() or [""])[0])
+    if first.lower().startswith("sep=") and len(first) == 5:
+        return first[4], 1
+    widths = {mark: len(next(csv.reader([first], delimiter=mark), [])) for mark in SEPARATORS}
+    return max(SEPARATORS, key=lambda mark: widths[mark]), 0
+
+
 def narrow(column: pl.Series) -> pl.Series:
     """Text as integers or floats if every value is one."""
     for kind in (pl.Int64, pl.Int128, pl.Float64):
@@ -77,7 +106,7 @@ def narrow(column: pl.Series) -> pl.Series:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _misread(path: Path, kind: str, separator: str) -> str:
@@ -108,6 +137,8 @@ def _misread(path: Path, kind: str, separator: str) -> str:
 
 def _first_ragged(path: Path, separator: str) -> str:
     """The first line with more fields than line 1, in words; empty if there is none."""
+    if path.suffix.lower() == ".zst":
+        return ""  # Python reads it only from 3.14 on
     with _open(path) as file:
         lines = csv.reader((line.decode(errors="replace") for line in file), delimiter=separator)
         width = len(next(lines))

@@ -23,6 +23,8 @@ from counterpop.splits import Development
 from counterpop.training.backbones.contract import Trainable
 from counterpop.training.states import State
 
+Report = Callable[[Any], None]
+
 SHARE = 0.015  # of the time of training that writing checkpoints may take
 SPEED = 2e8  # bytes a second: a guess, until the first was written
 
@@ -67,6 +69,15 @@ class Checkpoint:
         """Raises `Interrupted` if training was asked to stop."""
         if self._should_stop():
             raise Interrupted(self._sentence())
+
+    def watched(self, report: Report) -> Report:
+        """The same report, which also stops training when asked to: where there is nothing to write first."""
+
+        def both(progress: Any) -> None:
+            report(progress)
+            self.check()
+
+        return both
 
     def resume(self, stage: str, trainee: Trainable) -> dict[str, Any]:
         """What `offer` was given last for this stage, with the model as it was then; empty if there is nothing."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint, Interrupted
-from counterpop.training.loop import Progress, begin, memory_errors, train_and_choose, train_for
+from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
+from counterpop.training.loop import Look, Progress, Report, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
 from counterpop.training.settings import Settings
 
@@ -37,6 +38,8 @@ def train(
     *,
     encoder: Encoder | None = None,
     refit: bool = True,
+    ensemble: int = 1,
+    reduce: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
@@ -57,6 +60,10 @@ def train(
     row for each user and item of the split in its order; or a function that builds such a module from the interactions
     it will be trained on. The module itself stays as it is: a copy is trained.
 
+    `ensemble=N` trains N models from different seeds and returns them as one, N times as wide: see `combine`. `reduce`
+    brings its width down to this number: see `reduce_width`. The run's settings then name the members, with the
+    validation recall of each, of all together, and after the reduction. `history` is that of the first member.
+
     `checkpoint` is a file that is written at looks at validation, as often as 1.5 % of the time allow. With `resume`, a
     training that was stopped or killed goes on from it, and on the CPU with as many threads it ends with the same bits.
     The file stays until you delete it. `should_stop` is asked after every epoch; once it says True, this raises
@@ -67,30 +74,66 @@ def train(
     if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
+    if not isinstance(ensemble, int) or ensemble < 1:
+        raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
     report = on_progress or (lambda progress: None)
     key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
-    point = Checkpoint(checkpoint, known, key | {"cores": core_count()}, resume, should_stop)
-
-    def report_race(progress: Progress) -> None:
-        report(progress)
-        point.check()
-
+    key |= {"cores": core_count(), "ensemble": ensemble}
+    point = Checkpoint(checkpoint, known, key, resume, should_stop)
     with memory_errors(candidates[0]):
         longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
-        raced = race(known, candidates, longer * RACE_BUDGET, report_race, encoder, point)
-        chosen = raced.winner
-        made = chosen.to_json() | ({"race": raced.to_json()} if raced.trials else {})
-        again = None
-        try:
-            start = Start(known.train, chosen, known.intervened, encoder)
-            model, epochs, history = train_and_choose(begin(start), known, chosen, report, point)
-            if refit:
-                start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
-                again = train_for(begin(start), chosen, epochs, report, point)
-        except Interrupted as interrupted:
-            raise point.stopped(interrupted, made) from None
-    made |= {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
-    return Run(model, again, made, tuple(history))
+        raced = race(known, candidates, longer * RACE_BUDGET, point.watched(report), encoder, point)
+        members: list[Run] = []
+        for seed in member_seeds(raced.winner.seed, ensemble):
+            place = f" {len(members) + 1} of {ensemble}" if ensemble > 1 else ""
+            start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
+            if members:
+                path = checkpoint and f"{checkpoint}.{len(members) + 1}"
+                point = Checkpoint(path, known, key | {"member": len(members)}, resume, should_stop)
+            members.append(_train_member(start, known, refit, _placed(report, place), point))
+            if reduce is not None:  # better now than after the other members
+                check_reduction(members[0].model, reduce, ensemble)
+    run = members[0]
+    if ensemble > 1 or reduce is not None:
+        run = _as_one(members, reduce, Look(known, raced.winner))
+    return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
+
+
+def _placed(report: Report, place: str) -> Report:
+    """Reports progress with the place of a member in the name of its stage."""
+    return lambda progress: report(replace(progress, stage=progress.stage + place))
+
+
+def _train_member(start: Start, known: Development, refit: bool, report: Report, point: Checkpoint) -> Run:
+    """A run of one model."""
+    settings = start.settings
+    again = None
+    try:
+        model, epochs, history = train_and_choose(begin(start), known, settings, report, point)
+        if refit:
+            start = replace(start, train=known.refit_train(), intervened=known.refit_intervened())
+            again = train_for(begin(start), settings, epochs, report, point)
+    except Interrupted as interrupted:
+        raise point.stopped(interrupted, settings.to_json()) from None
+    made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
+    return Run(model, again, settings.to_json() | made, tuple(history))
+
+
+def _as_one(members: Sequence[Run], reduce: int | None, look: Look) -> Run:
+    """The run of an ensemble; settings and history are those of its first member."""
+    model, refits = combine([run.model for run in members]), [run.refit for run in members if run.refit]
+    refit = combine(refits) if refits else None
+    made: dict[str, Any] = {"ensemble": len(members), "valid_recall": look.of_model(model)}
+    made["members"] = [
+        {name: run.settings[name] for name in ("seed", "chosen_epochs")} | {"valid_recall": look.of_model(run.model)}
+        for run in members
+    ]
+    if reduce is not None:
+        model, refit = reduce_width(model, reduce), refit and reduce_width(refit, reduce)
+        made |= {"reduce": reduce, "valid_recall_before_reduction": made["valid_recall"]}
+        made["valid_recall"] = look.of_model(model)
+    first = members[0]
+    return Run(model, refit, first.settings | {"dim": model.embeddings.dim} | made, first.history)
 
 
 def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:
