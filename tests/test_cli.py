@@ -118,12 +118,21 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
         (["--method", "dice", "--option", "margins=3"], "'margins' is not an option of dice"),
         (["--method", "dice", "--option", "margin"], "not a name and a value"),
         (["--method", "cause"], "drawn by intervention"),
+        (["--minutes", "1"], "--minutes goes with --auto"),
     ],
 )
 def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], sentence: str) -> None:
     result = call("train", folder / "split", *words, "--out", folder / "never")
     assert result.exit_code in (1, 2) and sentence in " ".join(result.stderr.split())
     assert not (folder / "never").exists()
+
+
+def test_train_auto_searches_and_removes_its_journal(folder: Path) -> None:
+    words = ["train", folder / "split", "--backbone", "mf", "--epochs", 12, "--dim", 8, "--out", folder / "auto"]
+    found = call_json(*words, "--auto", "--minutes", 0.02)["settings"]["search"]
+    assert {row["dim"] for row in found["leaderboard"]} == {8}
+    assert cp.load_run(folder / "auto").run.settings["search"] == found
+    assert not (folder / "auto.search").exists()
 
 
 def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
@@ -426,7 +435,7 @@ def test_the_audit_of_a_run_equals_that_of_the_library(folder: Path, tmp_path: P
     assert printed["average_popularity"] < printed["plain"]["average_popularity"]
     assert printed["plain"]["verdict"]["headline"] in out.read_text()
     alone = call_json("audit", folder / "audited", "--k", 10)
-    assert {key: value for key, value in printed.items() if key != "html"} == alone
+    assert alone | {name: printed[name] for name in ("html", "date")} == printed
 
 
 def test_the_audit_of_any_lists(folder: Path, tmp_path: Path) -> None:

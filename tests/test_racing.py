@@ -18,7 +18,7 @@ from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.racing import rounds_of
 from counterpop.tuning import search_strengths
 
-QUICK = {"dim": 8, "epochs": 60, "lr": 0.1, "threads": 1, "ledger_every": 1}
+QUICK = {"dim": 8, "epochs": 40, "lr": 0.1, "threads": 1, "ledger_every": 1}
 
 
 def by_hand(split: Split, epochs: int, **given: object) -> float:
@@ -36,9 +36,9 @@ def test_train_takes_the_loss_and_power_that_short_trainings_rank_first(split: S
     run = train(split, refit=False, **QUICK)
     tried = run.settings["race"]["tried"]
     choices = [(row["loss"], row["negative_power"]) for row in tried]
-    assert choices == [("bpr", 0.0), ("bpr", 0.25), ("bpr", 0.5), ("bce", 0.0), ("bce", 0.25), ("bce", 0.5)]
+    assert choices == [("bpr", 0.0), ("bpr", 0.25), ("bce", 0.0), ("bce", 0.25)]
     for row in tried:
-        assert row["round"] == 1 and row["epochs"] == 12  # of 60; a log this small may race three times as long
+        assert row["round"] == 1 and row["epochs"] == 12  # of 40; a log this small may race three times as long
         found = by_hand(split, 12, loss=row["loss"], negative_power=row["negative_power"])
         assert row["valid"] == pytest.approx(found, abs=1e-12)
     loss, power = choices[int(np.argmax([row["valid"] for row in tried]))]
@@ -56,11 +56,11 @@ def test_what_the_user_names_is_not_raced(split: Split) -> None:
     assert [set(row) for row in given["race"]["tried"]] == [{"loss", "round", "epochs", "valid"}] * 2
     assert given["negative_power"] == 0
     given = train(split, refit=False, loss="bce", **QUICK).settings
-    assert [row["negative_power"] for row in given["race"]["tried"]] == [0.0, 0.25, 0.5]
+    assert [row["negative_power"] for row in given["race"]["tried"]] == [0.0, 0.25]
     assert given["loss"] == "bce"
 
 
-@pytest.mark.parametrize("given", [{"method": "dice"}, {"method": "macr"}, {"epochs": 59}], ids=str)
+@pytest.mark.parametrize("given", [{"method": "dice"}, {"method": "macr"}, {"epochs": 39}], ids=str)
 def test_without_a_choice_or_with_few_epochs_nothing_is_raced(split: Split, given: dict) -> None:
     run = train(split, refit=False, **QUICK | given)
     assert "race" not in run.settings
