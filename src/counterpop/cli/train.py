@@ -168,12 +168,11 @@ def command(
     half the time.
 
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
-    validation until the time is up. An interrupted search goes on when the command is repeated.
+    validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search
+    goes on when the command is repeated.
     """
     if minutes is not None and not auto:
         raise click.UsageError("--minutes goes with --auto")
-    if auto and (settings["ensemble"] or settings["reduce"]):
-        raise click.UsageError("--ensemble and --reduce do not go with --auto; train again at the settings it finds")
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
