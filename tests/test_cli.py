@@ -118,12 +118,21 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
         (["--method", "dice", "--option", "margins=3"], "'margins' is not an option of dice"),
         (["--method", "dice", "--option", "margin"], "not a name and a value"),
         (["--method", "cause"], "drawn by intervention"),
+        (["--minutes", "1"], "--minutes goes with --auto"),
     ],
 )
 def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], sentence: str) -> None:
     result = call("train", folder / "split", *words, "--out", folder / "never")
     assert result.exit_code in (1, 2) and sentence in " ".join(result.stderr.split())
     assert not (folder / "never").exists()
+
+
+def test_train_auto_searches_and_removes_its_journal(folder: Path) -> None:
+    words = ["train", folder / "split", "--backbone", "mf", "--epochs", 12, "--dim", 8, "--out", folder / "auto"]
+    found = call_json(*words, "--auto", "--minutes", 0.02)["settings"]["search"]
+    assert {row["dim"] for row in found["leaderboard"]} == {8}
+    assert cp.load_run(folder / "auto").run.settings["search"] == found
+    assert not (folder / "auto.search").exists()
 
 
 def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
@@ -134,6 +143,16 @@ def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
     assert raced["race"]["sentence"] in call(*words, "--negative-power", 0.5).stdout
     named = call_json(*words, "--no-refit", "--negative-power", 0.5, "--loss", raced["loss"])["settings"]
     assert "race" not in named and not named["refit"]
+
+
+def test_softmax_has_options_of_its_own(folder: Path) -> None:
+    words = ["train", folder / "split", "--dim", 8, "--epochs", 2, "--no-refit", "--out", folder / "softmax"]
+    found = call_json(*words, "--loss", "softmax", "--temperature", 0.2, "--logq", -0.5, "--shared-negatives", 16)
+    assert {"temperature": 0.2, "logq": -0.5, "shared_negatives": 16, "normalised": True}.items() <= found[
+        "settings"
+    ].items()
+    refused = call(*words, "--loss", "bpr", "--logq", 0.5)
+    assert refused.exit_code == 1 and "logq belongs to loss softmax and has no effect on bpr" in refused.stderr
 
 
 def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
@@ -416,7 +435,7 @@ def test_the_audit_of_a_run_equals_that_of_the_library(folder: Path, tmp_path: P
     assert printed["average_popularity"] < printed["plain"]["average_popularity"]
     assert printed["plain"]["verdict"]["headline"] in out.read_text()
     alone = call_json("audit", folder / "audited", "--k", 10)
-    assert {key: value for key, value in printed.items() if key != "html"} == alone
+    assert alone | {name: printed[name] for name in ("html", "date")} == printed
 
 
 def test_the_audit_of_any_lists(folder: Path, tmp_path: Path) -> None:

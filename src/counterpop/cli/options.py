@@ -9,7 +9,8 @@ from typing import Any, get_args
 
 import click
 
-from counterpop.tuning import Target
+from counterpop.directions import ItemDirection, UserDirection
+from counterpop.tuning import WHICH, Target
 
 
 def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -46,7 +47,27 @@ floor_option = partial(
     metavar="METRIC=SHARE",
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
-
+point_option = partial(
+    _option,
+    "--point",
+    type=click.Choice(WHICH),
+    default="balanced",
+    help="Point of the frontier of gain against price.",
+)
+price_option = partial(
+    click.option,
+    "--price",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share of ordinary recall that may be lost. [default: 0.05; any with --floor]",
+)
+_DIRECTION_OPTIONS = tuple(
+    click.option(
+        f"--{side}-direction",
+        type=click.Choice(get_args(kinds)),
+        help=f"Direction to remove from {side} vectors. [default: ledger; {without} if there is none]",
+    )
+    for side, kinds, without in (("item", ItemDirection, "head-mean"), ("user", UserDirection, "mean"))
+)
 _LOG_OPTIONS = (
     _option("--user", default="user", help="Column of user ids in the logs."),
     _option("--item", default="item", help="Column of item ids in the logs."),
@@ -62,11 +83,14 @@ _LOG_OPTIONS = (
 LOG_OPTIONS = ("user", "item", "rating", "min_rating", "header", "lists")
 
 
-def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that say how logs are read."""
-    for option in reversed(_LOG_OPTIONS):
+def _several(options: tuple[Callable[..., Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
         function = option(function)
     return function
+
+
+log_options = partial(_several, _LOG_OPTIONS)  # how logs are read
+direction_options = partial(_several, _DIRECTION_OPTIONS)
 
 
 def pop_columns(options: dict[str, Any]) -> dict[str, Any]:

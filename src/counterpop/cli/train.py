@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -13,12 +15,13 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.progress import output, training_progress
-from counterpop.training import Settings, train
+from counterpop.training import Settings, search, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.methods import METHODS, make_method
 
 DEFAULT = Settings()
+MINUTES = 10.0
 BY_BACKBONE = {backbone.name: Settings(backbone=backbone.name) for backbone in BACKBONES if backbone.builtin}
 LOSSES = sorted({loss for method in METHODS for loss in method.losses}, reverse=True)
 ONE_LOSS = ", ".join(f"{method.name} always uses {method.losses[0]}" for method in METHODS if len(method.losses) == 1)
@@ -44,6 +47,8 @@ def number(name: str, text: str) -> Decorator:
     default = "; ".join([f"{value:g}", *(f"{key} {other:g}" for key, other in values.items() if other != value)])
     if any(name in settings for method in METHODS for settings in method.defaults.values()):
         default += "; baselines have their own"
+    if (softmax := getattr(Settings(loss="softmax"), name)) != value:
+        default += f"; mf with softmax {softmax:g}"
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 
@@ -87,7 +92,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 )
 @number("dim", "Width of the vectors.")
 @number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
-@choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
+@click.option(
+    "--sampling",
+    type=click.Choice(get_args(options.Sampling)),
+    help="Draw positives from all interactions, or draw a user first. [default: users; softmax interactions]",
+)
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
 @number(
     "batch",
@@ -106,6 +115,12 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     show_default=True,
     help="Train again on train + validation for the chosen epochs.",
 )
+@click.option(
+    "--ensemble",
+    type=click.IntRange(min=1),
+    help="Train this many models from different seeds and use them as one, this many times as wide. [default: 1]",
+)
+@click.option("--reduce", type=click.IntRange(min=1), help="Reduce the vectors to this width. [default: keep it]")
 @number("lr", "Learning rate.")
 @choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
@@ -130,10 +145,19 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("patience", "Looks without an improvement before training stops.")
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
 @number("seed", "The same seed and number of threads give identical results.")
+@click.option("--auto", is_flag=True, help="Search all settings that are not given, for --minutes.")
+@click.option("--minutes", type=float, help="Time for --auto, its last training included. [default: 10]")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(
-    split: str, out: str, refit: bool, normalise: bool | None, given: dict[str, Any], quiet: bool, **settings: Any
+    split: str,
+    out: str,
+    normalise: bool | None,
+    given: dict[str, Any],
+    auto: bool,
+    minutes: float | None,
+    quiet: bool,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
@@ -142,23 +166,33 @@ def command(
     training. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
     strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
     half the time.
+
+    With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
+    validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search
+    goes on when the command is repeated.
     """
+    if minutes is not None and not auto:
+        raise click.UsageError("--minutes goes with --auto")
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
     known = artifacts.load_development(split)
     start = time.perf_counter()
+    journal = Path(f"{out}.search")  # kept until the run is saved
+    make = partial(search, minutes=minutes or MINUTES, storage=journal) if auto else train
     with nullcontext(None) if quiet else training_progress() as show:
-        run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
+        run = make(known, on_progress=show, normalised=normalise, **settings)
     seconds = time.perf_counter() - start
     artifacts.save_run(run, out, split)
+    journal.unlink(missing_ok=True)
     epochs = run.settings["chosen_epochs"]
-    best = max(entry["valid"] for entry in run.history if "valid" in entry)
+    best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
-        if raced := run.settings.get("race"):
-            output.print(raced["sentence"])
+        for tried in filter(None, map(run.settings.get, ("race", "search"))):
+            output.print(tried["sentence"])
+        _print_ensemble(run.settings)
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
             f"{seconds:.1f} s. Wrote {out}."
@@ -172,3 +206,20 @@ def command(
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,
     }
+
+
+def _print_ensemble(made: dict[str, Any]) -> None:
+    """The validation recall of the members, of all together, and after a reduction."""
+    if "members" not in made:
+        return
+    recalls = [member["valid_recall"] for member in made["members"]]
+    together = made.get("valid_recall_before_reduction", made["valid_recall"])
+    output.print(
+        f"Ensemble of {len(recalls)}: validation recall for a member on average {sum(recalls) / len(recalls):.4f}, "
+        f"together {together:.4f}."
+    )
+    if "reduce" in made:
+        output.print(
+            f"Reduced to a width of {made['reduce']}: validation recall {together:.4f} before, "
+            f"{made['valid_recall']:.4f} after."
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,7 +117,8 @@ def race(
         finished = []
         for candidate, settings in short.items():
             start = time.perf_counter()
-            valid = _try(known, settings, stage, encoder)
+            valid = try_settings(known, settings, stage.advance, encoder)
+            stage.best = max(valid, stage.best or 0.0)
             finished.append(Trial(candidate, number, settings.epochs, valid, time.perf_counter() - start))
         trials += finished
         entered = [trial.candidate for trial in sorted(finished, key=lambda trial: -trial.valid)]
@@ -140,15 +141,18 @@ def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     return [(size, budget / (len(sizes) * size)) for size in sizes]
 
 
-def _try(known: Development, settings: Settings, stage: _Stage, encoder: Any) -> float:
-    """Validation recall after all epochs of these settings; 0 if the loss diverged."""
+def try_settings(
+    known: Development, settings: Settings, advance: Callable[[float, float], None], encoder: Any = None
+) -> float:
+    """Validation recall after all epochs of these settings; 0 if the loss diverged.
+
+    `advance` is called with the loss and the seconds of each epoch.
+    """
     look, loss = Look(known, settings), math.nan
     trainee = begin(Start(known.train, settings, known.intervened, encoder))
     for _, loss, seconds in run_epochs(trainee, settings, settings.epochs):
-        stage.advance(loss, seconds)
+        advance(loss, seconds)
     try:
-        valid = look.at(trainee) if math.isfinite(loss) else 0.0
+        return look.at(trainee) if math.isfinite(loss) else 0.0
     except InputError:  # the vectors are no longer finite; if no candidate's are, the long training will report it
-        valid = 0.0
-    stage.best = max(valid, stage.best or 0.0)
-    return valid
+        return 0.0
