@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # With little L2, a rare item's scores keep what it started with: better to start near 0 (experiments/baselines.md).
 SMALL_START = {"initial_scale": 0.01}
-COSINE = {"temperature": 0.15, "logq": 0.8, "shared_negatives": 0, "normalised": True}
-SOFTMAX: Mapping[str, Mapping[str, Any]] = {
-    "mf": {"lr": 0.05, "reg": 1e-3, "batch": 1024, "epochs": 50, "initial_scale": 0.1} | COSINE,
+COSINE = {"temperature": 0.15, "logq": 0.5, "shared_negatives": 0, "normalised": True, "sampling": "interactions"}
+SOFTMAX: Mapping[str, Mapping[str, Any]] = {  # experiments/softmax.md
+    "mf": {"lr": 0.05, "reg": 1e-2, "batch": 512, "epochs": 30, "initial_scale": 0.1} | COSINE,
     "lightgcn": {"lr": 5e-3, "reg": 1e-5, "initial_scale": 0.1, "epochs": 50} | COSINE,
     "encoder": COSINE,
 }
@@ -45,6 +45,17 @@ class Plain(Method):
     }
     loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {"softmax": SOFTMAX}
     takes_scores: ClassVar[bool] = True
+
+    @classmethod
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        if backbone == "lightgcn":
+            rates = ("bpr", 2e-3, 1e-5), ("bce", 0.02, 1e-5), ("bpr", 5e-3, 3e-4), ("bce", 2e-3, 1e-5)
+            last = ("bpr", 0.02, 3e-4), ("bce", 5e-3, 3e-4)
+        else:
+            rates = ("bce", 0.2, 1e-5), ("bpr", 0.05, 1e-4), ("bce", 0.1, 1e-5), ("bpr", 0.02, 1e-5)
+            last = ("bpr", 0.1, 1e-3), ("bce", 0.2, 1e-3)
+        tried = [{"loss": loss, "lr": lr, "reg": reg} for loss, lr, reg in (*rates, *last)]
+        return {"loss": "bpr"}, {"loss": "bce"}, *tried
 
     def weights(self, counts: NDArray[np.int64]) -> FloatArray:
         """(I,) what a triple counts by its seen item; empty if all count the same."""
