@@ -276,8 +276,9 @@ def test_grid_is_drawn_as_item_by_user_strength(report: RunReport) -> None:
     figure = figures.strength_grid(report.grid, (0.4, 1.2))
     shown = [trace for trace in figure.data if trace.type == "heatmap" and trace.visible]
     assert [trace.name for trace in shown] == ["recall"]
-    assert shown[0].z[2][6] == report.grid.at(0.4, 1.2)["recall"]
-    assert shown[0].y[2] == 0.4 and shown[0].x[6] == 1.2
+    row, column = report.grid.item_strengths.index(0.4), report.grid.user_strengths.index(1.2)
+    assert shown[0].z[row][column] == report.grid.at(0.4, 1.2)["recall"]
+    assert shown[0].y[row] == 0.4 and shown[0].x[column] == 1.2
     chosen = figure.data[-1]
     assert (chosen.name, chosen.x[0], chosen.y[0]) == ("Chosen", 1.2, 0.4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from counterpop.ranking import tie_order
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Dials, Model, Run
 from counterpop.splits import Split
-from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, tune
+from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, trace_frontier, tune
 from counterpop.tuning import search as tuning
 from counterpop.tuning.proof import FOLDS, Frontier, deal_folds
 from counterpop.worlds import World
@@ -77,8 +78,15 @@ def test_one_pass_equals_121_evaluations(split: Split, k: int) -> None:
 def test_one_pass_with_real_vectors_and_the_strengths_of_the_paper(split: Split) -> None:
     vectors = vectors_for(split.train)
     case = (vectors, find_directions(Model(vectors), split.train), split.train, split.valid)
-    # scores are rounded differently: occasionally two neighbours in a list of 250 swap
-    assert_same(search_strengths(*case), one_by_one(*case, 20, STRENGTHS, STRENGTHS), atol=2e-4)
+    grid, expected = search_strengths(*case), one_by_one(*case, 20, STRENGTHS, STRENGTHS)
+    # scores are rounded differently: where two items nearly tie, one may take the other's place, which moves the mean
+    # popularity of one list by the difference of their counts over 20
+    differ = {
+        n for name, value in grid.values.items() for n in np.flatnonzero(~np.isclose(value, expected[name]).ravel())
+    }
+    assert len(differ) <= 2
+    most = np.ptp(split.train.item_counts) / 20 / grid.users
+    assert np.abs(grid.values["average_popularity"] - expected["average_popularity"]).max() <= most
 
 
 @pytest.mark.parametrize(("cell_items", "most_cells", "anchors"), [(1, 10_000, 5), (4, 9, 1), (10_000, 1, 3)])
@@ -238,6 +246,21 @@ def test_a_floor_on_the_ordinary_part_excludes_points() -> None:
     assert choose_strengths(grid, floor=both, ordinary=ordinary) == (0.0, 0.2)
 
 
+def test_the_frontier_holds_the_points_that_no_other_beats() -> None:
+    """Six points; gains 0 1 3 2 3 5, prices 0 2 6 4 4 -2 %: only the last is left, and without it four are."""
+    grid = made_up_grid(recall=[[0.1, 0.11, 0.13], [0.12, 0.13, 0.15]])
+    ordinary = made_up_grid(recall=[[0.5, 0.49, 0.47], [0.48, 0.48, 0.51]])
+    (point,) = trace_frontier(grid, ordinary)
+    assert (point.item_strength, point.user_strength) == (0.2, 0.4)
+    assert (point.gain, point.price) == (pytest.approx(0.05), pytest.approx(-0.02))
+    poor = made_up_grid(recall=[[0.1, 0.11, 0.13], [0.12, 0.13, 0.02]])
+    found = trace_frontier(poor, ordinary)
+    assert [(p.item_strength, p.user_strength) for p in found] == [(0.2, 0.4), (0.0, 0.0), (0.0, 0.2), (0.2, 0.2)]
+    assert [p.price for p in found] == pytest.approx([-0.02, 0.0, 0.02, 0.04])
+    popularity = made_up_grid(average_popularity=[[5, 4, 6], [5, 5, 9]])
+    assert [p.gain for p in trace_frontier(popularity, ordinary, "average_popularity")] == [-4, 0, 1]
+
+
 def test_wrong_choices_are_rejected() -> None:
     grid = made_up_grid(recall=[[1, 2]])
     with pytest.raises(InputError, match="target must be one of recall, got 'fame'"):
@@ -272,20 +295,21 @@ def same_adjustment(first: Recommender, second: Recommender) -> bool:
 
 
 def test_the_point_of_most_gain_is_the_grid_s_maximum(run: Run, split: Split) -> None:
-    best = tune(run, split, point="gain")
+    best = tune(run, split, point="gain", prove=False)
     grid, ordinary = best.grid, best.ordinary
     case = run.embeddings, find_directions(run.model, split.train), split.train
     for found, part in ((grid, split.valid), (ordinary, split.development.ordinary)):
         expected = search_strengths(*case, part).values
         assert all(np.array_equal(found.values[name], expected[name]) for name in METRICS)  # to the last bit
     assert grid.at(best.item_strength, best.user_strength)["recall"] == grid.values["recall"].max()
-    assert best.sentence.startswith("Took the grid's maximum")
+    assert best.sentence.endswith("without looking for proof.") and best.points == {}
+    assert tune(run, split, point="gain").sentence.startswith("Took the grid's maximum")
     assert grid.values["recall"].max() > grid.values["recall"][0, 0] + 0.05
     assert best.embeddings is run.embeddings and not best.refit
-    assert same_adjustment(best, tune(run, split, point="gain"))
-    held_back = tune(run, split, floor={"recall": 1.0}, point="gain")
+    assert same_adjustment(best, tune(run, split, point="gain", prove=False))
+    held_back = tune(run, split, floor={"recall": 1.0}, point="gain", prove=False)
     assert ordinary.at(held_back.item_strength, held_back.user_strength)["recall"] >= ordinary.at(0, 0)["recall"]
-    fairest = tune(run, split, target="gini", point="gain")
+    fairest = tune(run, split, target="gini", point="gain", prove=False)
     assert grid.at(fairest.item_strength, fairest.user_strength)["gini"] == grid.values["gini"].min()
 
 
@@ -395,6 +419,11 @@ def test_a_proven_gain_is_taken_at_its_price(run: Run, split: Split) -> None:
     assert point.gain > 0 and point.price <= 0.05 and point.price_low <= point.price <= point.price_high
     assert set(tuned.points) == {"gain", "balanced", "free"}
     assert tuned.to_json()["gain"] == point.gain and tuned.to_json()["validation"] == "uniform"
+    assert tuned.to_json()["frontier"] == [dataclasses.asdict(one) for one in tuned.frontier]
+    recall = tuned.grid.values["recall"]
+    assert tuned.frontier[-1].gain == pytest.approx(recall.max() - recall[0, 0])
+    assert all(a.gain < b.gain and a.price < b.price for a, b in itertools.pairwise(tuned.frontier))
+    assert tuned.grid.item_strengths == tuned.grid.user_strengths == (0.0, 0.05, 0.1, *STRENGTHS[1:])
     assert "price is unknown" in tune(run, dataclasses.replace(split.development, ordinary=None)).sentence
 
 
@@ -464,6 +493,8 @@ def test_wrong_settings_of_tune_are_rejected(run: Run, split: Split) -> None:
         tune(run, split, price=1.5)
     with pytest.raises(InputError, match="target must be one of"):
         tune(run, split, target="fame")
+    with pytest.raises(InputError, match="prove=False goes only with point='gain', which takes a maximum, got 'free'"):
+        tune(run, split, point="free", prove=False)
 
 
 def test_a_zero_user_vector_ties_everything_and_costs_no_more(split: Split) -> None:

@@ -39,9 +39,10 @@ DIRECTION = "Direction to remove from {} vectors. [default: ledger; {} if the ru
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     """Choose item and user strength on the validation part and write them into the run folder.
 
-    All 121 pairs of strengths from 0 to 2 are measured in one pass. Strengths other than 0 are taken only if a paired
-    test on validation users proves a gain: strengths are chosen on nine tenths of the users and measured on the
-    rest, ten times. The smallest of those that cannot be told from the best are taken. The test part is not opened.
+    All 169 pairs of strengths from 0 to 2, finer near 0, are measured in one pass. Strengths other than 0 are taken
+    only if a paired test on validation users proves a gain: strengths are chosen on nine tenths of the users and
+    measured on the rest, ten times. The smallest of those that cannot be told from the best are taken. The test part
+    is not opened.
     MACR has only a user strength, its c. Models without strengths (plain, IPS, CausE, DICE) stay at 0; naming a
     direction applies the gradient method's adjustment to them.
 

@@ -31,7 +31,7 @@ from counterpop.ledger import Ledger
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
-from counterpop.tuning import LOWER_IS_BETTER, Grid, Target
+from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, efficient
 
 LEAST_AGREEMENT = 0.55  # chosen on validation: see experiments/debias_without_holdout.md
 CAUTIOUS_FLOOR = {"recall": 0.95}  # without a holdout: further along the grid, what seemed a gain was none
@@ -158,8 +158,7 @@ class Debiasing(Recommender):
             columns |= {f"{part}_{name}": value.ravel() for name, value in grid.values.items()}
         sign = -1 if self.target in LOWER_IS_BETTER else 1
         first, second = sign * columns[f"uniform_{self.target}"], columns["ordinary_recall"]
-        no_worse = (first[:, None] >= first) & (second[:, None] >= second)  # [m, n]: m against n
-        return columns | {"frontier": np.asarray(~(no_worse & ~no_worse.T).any(axis=0))}
+        return columns | {"frontier": efficient(first, second)}
 
 
 def debias(

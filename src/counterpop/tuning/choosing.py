@@ -10,10 +10,10 @@ from counterpop.directions import Directions, ItemDirection, UserDirection, find
 from counterpop.errors import InputError
 from counterpop.evaluation import Measures
 from counterpop.recommender import Recommender
-from counterpop.runs import BOTH_SIDES, Dials, Run
+from counterpop.runs import BOTH_SIDES, Dials, Run, Strengths
 from counterpop.splits import Development, Split
 from counterpop.tuning.proof import CrossFit, Frontier, Proof, Which, deal_folds
-from counterpop.tuning.search import Grid, Target, choose_strengths, search_strengths
+from counterpop.tuning.search import Grid, Target, Tradeoff, choose_strengths, search_strengths, trace_frontier
 
 PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
@@ -29,6 +29,8 @@ class TuneSettings:
     point: Which = "balanced"
     """"gain": the grid's maximum, without requiring proof, as in the paper. "balanced": the most gain at a price of at
     most `price`. "free": the most gain without a significant loss of ordinary recall. The last two must be proven."""
+    prove: bool = True
+    """False takes the maximum of the paper's grid and proves nothing, in half the time; only with point="gain"."""
     price: float | None = None
     """Largest share of ordinary recall that "balanced" and "free" may cost: 0.05, or with a floor any."""
     floor: Mapping[str, float] | None = None
@@ -44,6 +46,8 @@ class TuneSettings:
             raise InputError(f"point must be one of {', '.join(WHICH)}, got {self.point!r}")
         if self.price is not None and not 0 <= self.price < 1:
             raise InputError(f"price is a share of ordinary recall, at least 0 and below 1, got {self.price}")
+        if not self.prove and self.point != "gain":
+            raise InputError(f"prove=False goes only with point='gain', which takes a maximum, got {self.point!r}")
 
     @property
     def allowed_price(self) -> float | None:
@@ -70,9 +74,16 @@ class Tuned(Recommender):
         return bool(self.points) and self.points[self.settings.point].proven
 
     @property
+    def frontier(self) -> tuple[Tradeoff, ...]:
+        """The efficient pairs of strengths: see `trace_frontier`. Empty without an ordinary part, so without prices."""
+        return () if self.ordinary is None else trace_frontier(self.grid, self.ordinary, self.settings.target)
+
+    @property
     def sentence(self) -> str:
         """What was done, and why."""
         target, which = self.settings.target.replace("_", " "), self.settings.point
+        if not self.settings.prove:
+            return f"Took the grid's maximum, {_name(self)}, without looking for proof."
         if not self.points:
             return "There are no strengths to tune, so they are 0."
         tried = self.points[which]
@@ -101,6 +112,7 @@ class Tuned(Recommender):
             **({name: value for name, value in asdict(chosen).items() if "strength" not in name} if chosen else {}),
             "proven": self.proven,
             "points": {name: asdict(point) for name, point in self.points.items()},
+            "frontier": [asdict(point) for point in self.frontier],
             "sentence": self.sentence,
             "warnings": list(self.warnings),
             "validation": self.drawn,
@@ -113,7 +125,8 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
     The settings are those of `TuneSettings`. A gain is proven if a paired test is significant (p < 0.05) on validation
     users, each measured at strengths that were chosen on other users. The price is what recall loses on the ordinary
     validation part; without one it is unknown and not limited. Of strengths that cannot be told from the best, the
-    smallest are taken: see `Frontier.choose`. `point="gain"` takes the grid's maximum instead.
+    smallest are taken: see `Frontier.choose`. `point="gain"` takes the grid's maximum instead. Near 0, where a little
+    strength gains most for its price, the grid is finer than the paper's.
 
     Strengths are chosen on the model trained without the validation part. If the run was refit on train +
     validation, the result is the second model at the strengths of the first. The grid is that of the model's own
@@ -140,7 +153,7 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
         point, measures = proofs[how.point]
         if how.point != "gain":
             strengths = (point.item_strength, point.user_strength) if point.proven else (0.0, 0.0)
-        warnings = _warnings(grid, strengths, fit.plain[-1], measures[-1])
+        warnings = warn_of(grid, strengths, fit.plain[-1], measures[-1])
     trial = None
     if run.refit is not None:
         sides = directions.item, directions.user
@@ -166,28 +179,37 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
 def _search(
     run: Run, known: Development, directions: Directions, dials: Dials, how: TuneSettings
 ) -> tuple[Grid, Grid | None, CrossFit | None]:
-    """The grids of both validation parts, and what points are proven with unless there is nothing to tune."""
+    """The grids of both validation parts, and what points are proven with, if anything is to be proven."""
     case = run.model.embeddings, directions, known.train
-    options: dict[str, Any] = {"k": how.k, "item_strengths": dials.item_strengths}
-    options["user_strengths"] = dials.user_strengths
+    axes = dials.item_strengths, dials.user_strengths
+    proves = how.prove and max(map(len, axes)) > 1
     held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
-    if len(dials.item_strengths) == len(dials.user_strengths) == 1:
-        grids = [search_strengths(*case, part, **options) for part in held]
-        return grids[0], grids[1] if len(grids) == 2 else None, None
+    options: dict[str, Any] = {"k": how.k}
     fold = deal_folds(known.train.n_users, how.seed)
-    folded = [search_strengths(*case, part, **options, user_groups=fold) for part in held]
-    grids = folded
-    if how.point == "gain":  # the last bits of a sum depend on the order of users: keep those of the paper's runs
-        grids = [search_strengths(*case, part, **options) for part in held]
-    frontier = Frontier(
-        folded[0], folded[1] if len(held) == 2 else None, how.target, how.floor or {}, how.allowed_price
-    )
+    if proves:
+        axes = refine(axes[0]), refine(axes[1])
+        options |= {"user_groups": fold}
+    options |= {"item_strengths": axes[0], "user_strengths": axes[1]}
+    grids = [search_strengths(*case, part, **options) for part in held]
+    ordinary = grids[1] if len(grids) == 2 else None
+    if not proves:
+        return grids[0], ordinary, None
+    frontier = Frontier(grids[0], ordinary, how.target, how.floor or {}, how.allowed_price)
     model = Recommender(directions.item, directions.user, 0.0, 0.0, embeddings=run.model.embeddings, seen=known.train)
-    fit = CrossFit(model, held, fold, frontier, how.k, how.seed)
-    return grids[0], grids[1] if len(held) == 2 else None, fit
+    return grids[0], ordinary, CrossFit(model, held, fold, frontier, how.k, how.seed)
 
 
-def _warnings(grid: Grid, strengths: tuple[float, float], plain: Measures, adjusted: Measures) -> list[str]:
+def refine(strengths: Strengths) -> Strengths:
+    """The strengths of a dial with a quarter and a half of its first step added.
+
+    >>> refine((0.0, 0.2, 0.4)), refine((0.0,))
+    ((0.0, 0.05, 0.1, 0.2, 0.4), (0.0,))
+    """
+    first = min((strength for strength in strengths if strength > 0), default=0.0)
+    return tuple(sorted({*strengths, first / 4, first / 2}))
+
+
+def warn_of(grid: Grid, strengths: tuple[float, float], plain: Measures, adjusted: Measures) -> list[str]:
     """What to know about strengths other than 0: on the edge of the grid, or the end of the head's recall."""
     warnings = []
     axes = ("item", grid.item_strengths), ("user", grid.user_strengths)

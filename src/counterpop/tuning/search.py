@@ -49,6 +49,18 @@ class Grid:
         return {name: float(value[a, b]) for name, value in self.values.items()}
 
 
+@dataclass(frozen=True)
+class Tradeoff:
+    """A pair of strengths: what it gains and what it costs, both against strength 0 on the users of a grid."""
+
+    item_strength: float
+    user_strength: float
+    gain: float
+    """Improvement of the target, above 0 if better."""
+    price: float
+    """Share of ordinary recall that is lost; below 0 if it rises."""
+
+
 @dataclass(frozen=True, eq=False)
 class SearchOptions:
     """What `search_strengths` measures, and where."""
@@ -212,3 +224,27 @@ def above_floor(floor: Mapping[str, float] | None, ordinary: Grid | None, shape:
     if not allowed.any():
         raise InputError("no pair of strengths satisfies the floor; lower it")
     return allowed
+
+
+def trace_frontier(grid: Grid, ordinary: Grid, target: Target = "recall") -> tuple[Tradeoff, ...]:
+    """The efficient pairs of strengths, lowest price first; gain rises with the price.
+
+    A pair is efficient if no other has both a larger gain and a lower price. Both are measured on the users on whom
+    strengths are chosen, so the gain of the best pairs is somewhat too high.
+    """
+    a, b = np.meshgrid(grid.item_strengths, grid.user_strengths, indexing="ij")
+    value, kept = grid.values[target], ordinary.values["recall"]
+    plain = grid.item_strengths.index(0.0), grid.user_strengths.index(0.0)
+    gain = (value - value[plain]) * (-1 if target in LOWER_IS_BETTER else 1)
+    price = (kept[plain] - kept) / (kept[plain] or 1.0)
+    points = (
+        Tradeoff(*map(float, row)) for row in zip(*(x[efficient(gain, kept)] for x in (a, b, gain, price)), strict=True)
+    )
+    return tuple(sorted(points, key=lambda point: (point.price, point.gain)))
+
+
+def efficient(first: NDArray[np.float64], second: NDArray[np.float64]) -> BoolArray:
+    """Which points no other point beats in both values, in the shape of the values; higher is better."""
+    x, y = first.ravel(), second.ravel()
+    no_worse = (x[:, None] >= x) & (y[:, None] >= y)  # [m, n]: m against n
+    return np.asarray(~(no_worse & ~no_worse.T).any(axis=0)).reshape(first.shape)
