@@ -128,7 +128,9 @@ def side_of(held_count: Any, test_count: Any, test_base: NDArray[np.float64]) ->
     return group, np.bincount(target, test_base, minlength=len(edges)) / test_base.sum()
 
 
-def weigh(train: cp.Interactions, held: cp.Interactions, rest: cp.Interactions, test: cp.Interactions) -> dict[str, Any]:
+def weigh(
+    train: cp.Interactions, held: cp.Interactions, rest: cp.Interactions, test: cp.Interactions
+) -> dict[str, Any]:
     """How much each validation pair counts, by each way of weighing."""
     base, test_base = 1 / held.user_counts[held.user_ix], 1 / test.user_counts[test.user_ix]
     items = side_of(train.item_counts[held.item_ix], rest.item_counts[test.item_ix], test_base)
@@ -156,8 +158,16 @@ def run_cells(name: str, seed: int, out: Path, minutes: float) -> None:
     log = source(name, seed)
     taken = draw_test(log, number, leaning, np.random.default_rng([seed, 911]))
     rest, test = log.rows(~taken), log.rows(taken)
-    print(name, seed, log, "test users", (test.user_counts > 0).sum(), "train counts of items",
-          np.percentile(rest.item_counts, [5, 25, 50, 75, 95]), file=sys.stderr)
+    print(
+        name,
+        seed,
+        log,
+        "test users",
+        (test.user_counts > 0).sum(),
+        "train counts of items",
+        np.percentile(rest.item_counts, [5, 25, 50, 75, 95]),
+        file=sys.stderr,
+    )
     for carve, (n, config) in itertools.product(CARVES, enumerate(configs(name))):
         key = (name, seed, carve, n)
         if key in done:
@@ -176,11 +186,28 @@ def run_cells(name: str, seed: int, out: Path, minutes: float) -> None:
         directions = find_directions(model, train)
         grids = {}
         for way, weights in ways.items():
-            grid = cp.search_strengths(model.embeddings, directions, train, held, weights=weights, exposure=False,
-                                       item_strengths=STRENGTHS, user_strengths=STRENGTHS, threads=2)
+            grid = cp.search_strengths(
+                model.embeddings,
+                directions,
+                train,
+                held,
+                weights=weights,
+                exposure=False,
+                item_strengths=STRENGTHS,
+                user_strengths=STRENGTHS,
+                threads=2,
+            )
             grids[way] = grid.values["recall"].round(5).tolist()
-        record = {"data": name, "seed": seed, "carve": carve, "n": n, "config": config, "grids": grids,
-                  "pairs": len(held), "of": len(rest)}
+        record = {
+            "data": name,
+            "seed": seed,
+            "carve": carve,
+            "n": n,
+            "config": config,
+            "grids": grids,
+            "pairs": len(held),
+            "of": len(rest),
+        }
         with out.open("a") as file:
             file.write(json.dumps(record) + "\n")
 

@@ -145,6 +145,7 @@ def measures_of(recall: np.ndarray) -> Measures:
         per_user=per_user,
         exposure=np.zeros(1, np.int64),
         users=np.arange(n, dtype=np.int32),
+        weights=np.ones(n),
         held="the same",
     )
 
