@@ -2,8 +2,7 @@
 
     python benchmarks/bench_pipeline.py [ml10m netflix adressa] [--method macr]
 
-Strengths and epochs are chosen on validation; test is measured once, at the end. Data sets without a validation part of
-their own are trained with --refit.
+Loss, epochs and strengths are chosen on validation; test is measured once, at the end.
 """
 
 import argparse
@@ -17,8 +16,6 @@ from pathlib import Path
 
 from counterpop.paper import published
 from paper_data import data_folder
-
-REFIT = ("adressa", "gowalla")
 
 
 def call(*words: str) -> tuple[dict, float]:  # type: ignore[type-arg]
@@ -38,7 +35,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             split, run = str(Path(folder) / "split"), str(Path(folder) / "run")
             source = str(data_folder() / f"{name}.npz")
-            words = ["--seed", arguments.seed, *flags, *(["--refit"] if name in REFIT else [])]
+            words = ["--seed", arguments.seed, *flags]
             _, t_split = call("split", source, "--protocol", "as-given", "--ordinary", "0", "--out", split)
             trained, t_train = call(
                 "train", split, "--backbone", "mf", "--method", arguments.method, *words, "--out", run

@@ -30,7 +30,8 @@ def main() -> None:
     arguments = parser.parse_args()
     split = load_split(arguments.data)
     train, valid, test = split.train, split.valid, split.test
-    run = cp.train(split, dim=arguments.dim, epochs=arguments.epochs, check_every=arguments.epochs)
+    fixed = {"loss": "bpr", "negative_power": 0.0, "refit": False}
+    run = cp.train(split, dim=arguments.dim, epochs=arguments.epochs, check_every=arguments.epochs, **fixed)
     directions = cp.find_directions(run.model, train)
     adjustment = cp.Recommender(directions.item, directions.user, 0.4, 0.4, embeddings=run.embeddings, seen=train)
     matrix = csr_matrix(

@@ -129,7 +129,7 @@ def train(folder: str) -> str:
     source, split, run = str(data_folder() / "ml10m.npz"), f"{folder}/split", f"{folder}/run"
     for command in (
         ["split", source, "--protocol", "as-given", "--out", split],
-        ["train", split, "--out", run],
+        ["train", split, "--no-refit", "--out", run],
         ["tune", run],
     ):
         subprocess.run([*words, *command, "--json"], stdout=subprocess.DEVNULL, check=True)

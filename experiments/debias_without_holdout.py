@@ -61,7 +61,7 @@ def fit(kind: str, split: cp.Split) -> dict:  # type: ignore[type-arg]
         model.fit(coo_matrix(matrix), epochs=15, num_threads=1)
         return dict(vectors_of(model))
     else:
-        run = cp.train(split, method="plain", dim=64, epochs=100, seed=0, threads=1)
+        run = cp.train(split, method="plain", loss="bpr", refit=False, dim=64, epochs=100, seed=0, threads=1)
         users, items = run.embeddings.user_vectors, run.embeddings.item_vectors
         if kind != "mf":
             noise = np.random.default_rng(0).normal(size=users.shape) * (users - users.mean(axis=0)).std(axis=0)

@@ -32,10 +32,14 @@ SHAPES = ((300, 200, 12), (300, 200, 40), (1000, 1000, 8), (1000, 500, 30), (250
 EXPONENTS = (0.0, 0.4, 0.8, 1.2)
 USERS = {"ml1m": 1500, "ml10m": 3000, "netflix": 3000, "adressa": 6000, "gowalla": 1200}
 MODELS: dict[str, dict[str, Any]] = {
-    "gradient": {"method": "gradient"},
-    "gradient bce": {"method": "gradient", "loss": "bce"},
+    "gradient": {"method": "gradient", "loss": "bpr", "negative_power": 0.0},
+    "gradient bce": {"method": "gradient", "loss": "bce", "negative_power": 0.0},
     "macr": {"method": "macr"},
-    "popular negatives": {"method": "plain", "negative_power": 0.75},  # hardly any popularity is left to remove
+    "popular negatives": {
+        "method": "plain",
+        "loss": "bpr",
+        "negative_power": 0.75,
+    },  # hardly any popularity is left to remove
 }
 NAMED = {"item_direction": "head-mean", "user_direction": "mean"}  # for a model without dials
 

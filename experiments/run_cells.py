@@ -53,7 +53,7 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
     cell = dict(cell)
     device = str(cell.get("device", "cpu"))
     start = time.perf_counter()
-    run = cp.train(split, **cell)
+    run = cp.train(split, **{"loss": "bpr", "negative_power": 0.0, "refit": False} | cell)
     seconds = time.perf_counter() - start
     grid = grid_of(run.model, split.train, split.development.valid, device)
     strengths = choose_strengths(grid)

@@ -30,6 +30,7 @@ BIASES = (0.0, 0.4, 0.8, 1.2)  # exposure falls as popularity rank to this power
 MERITS = (0.0, 0.5, 1.0)  # how much of taste all users share: popularity that is earned
 PRICES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 TRAINING: dict[str, Any] = {"dim": 32, "lr": 0.05, "sampling": "interactions", "epochs": 60, "threads": 1}
+TRAINING |= {"loss": "bpr", "negative_power": 0.0}
 
 
 def make_world(shape: tuple[int, int, int], bias: float, merit: float, seed: int) -> cp.World:

@@ -30,6 +30,7 @@ BACKBONES = {"mf": {"lr": 0.2}, "lightgcn": {"lr": 0.02}}
 ENGINES = {"native": {"engine": "native"}, "torch": {"engine": "torch"}, "cuda": {"engine": "torch", "device": "cuda"}}
 # Rates and first values at which three epochs learn something: with the defaults of some methods they hardly do.
 SMALL = {"dim": 16, "epochs": 3, "threads": 2, "check_every": 3, "ledger_every": 4, "initial_scale": 0.1}
+SMALL |= {"negative_power": 0.0, "refit": False}
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,23 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
         parity.append(sum(i in group - profile[u] for u in shown for i in shown[u]) / candidates)
         found = sum(i in later[u] & group for u in shown for i in shown[u])
         opportunity.append(found / sum(len(later[u] & group) for u in shown))
-    popularity = mean(mean(count[i] for i in items) for items in both.values())
     chosen = mean(mean(count[i] for i in profile[u]) for u in both)
     all_counts = [exposed[i] for i in order]
-    average = mean(mean(count[i] for i in items) for items in filled.values())
+    average = mean(mean(count[i] for i in items) for items in both.values())
+    attention = Counter()
+    for items in filled.values():
+        attention.update({i: 1 / math.log2(place + 2) for place, i in enumerate(items)})
+    share = {i: count[i] / len(log) for i in order}
+    seen = {i: attention[i] / sum(attention.values()) for i in order}
+
+    def weighted_mix(items: list[int]) -> list[float]:
+        weights = [1 / math.log2(place + 2) for place in range(len(items))]
+        return [sum(w for w, i in zip(weights, items, strict=True) if class_of[i] == c) / sum(weights) for c in CLASSES]
+
+    log_mix = [sum(share[i] for i in order if class_of[i] == c) for c in CLASSES]
+    free = [sum(len(group - profile[u]) for u in shown) for group in (set(order) - tail, tail)]
+    tail_of_log = sum(count[i] for i in tail) / len(log)
+    places = sum(all_counts)
     # these lists repeat items of the profiles, so the draw is from all items
     expected = sum(count[i] ** 2 for i in order) / len(log)
     return {
@@ -91,8 +104,8 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
         "expected_tail_share": sum(count[i] for i in tail) / len(log),
         "profile_popularity": chosen,
         "highest_popularity": mean(count[i] for i in order[:K]),
-        "popularity_lift": (popularity - chosen) / chosen,
-        "tail_share": mean(mean(i in tail for i in items) for items in filled.values()),
+        "popularity_lift": (average - chosen) / chosen,
+        "tail_share": mean(mean(i in tail for i in items) for items in both.values()),
         "profile_tail_share": mean(mean(i in tail for i in profile[u]) for u in both),
         "tail_items": sum(i in tail for items in shown.values() for i in items) / len(shown),
         "tail_coverage": len(tail & exposed.keys()) / len(tail),
@@ -102,6 +115,13 @@ def slow_audit(lists: np.ndarray, users: np.ndarray, log: Interactions, held: In
         "most_recommended_share": max(all_counts) / sum(all_counts),  # 1 % of 40 items, rounded up
         "miscalibration": mean(jensenshannon(mix(profile[u]), mix(items), base=2) ** 2 for u, items in both.items()),
         "pop_rsp": spread(parity),
+        "expected_pop_rsp": spread([(1 - tail_of_log) / free[0], tail_of_log / free[1]]),
+        "expected_coverage": mean(1 - (1 - share[i]) ** places for i in order),
+        "log_top_share": max(share.values()),
+        "exposure_disparity": sum(e**2 for e in seen.values()),
+        "log_disparity": sum(t**2 for t in share.values()),
+        "exposure_loss": sum((seen[i] - share[i]) ** 2 for i in order),
+        "awrf": mean(1 - jensenshannon(weighted_mix(items), log_mix, base=2) ** 2 for items in both.values()),
         "pop_reo": spread(opportunity),
     }
 
@@ -121,6 +141,9 @@ def test_every_measure_against_the_slow_reference(log: Interactions, held: Inter
             "ACLT": expected["tail_items"],
             "PopRSP": expected["pop_rsp"],
             "PopREO": expected["pop_reo"],
+            "EE-D": expected["exposure_disparity"],
+            "EE-L": expected["exposure_loss"],
+            "AWRF": expected["awrf"],
         }
     )
 
@@ -322,6 +345,69 @@ def test_the_verdict_recognises_each_system() -> None:
     assert niche["miscalibration"] > mainstream["miscalibration"]
 
 
+def test_the_verdict_says_strongly_if_the_tail_gets_nothing_and_most_items_are_never_shown() -> None:
+    log, _ = systems()
+    order = np.argsort(-log.item_counts, kind="stable")
+    # the same twenty for everybody, from the middle of the head: hardly more popular than the log
+    lists = np.tile(order[14:34].astype(np.int32), (400, 1))
+    found = audit(lists, np.arange(400, dtype=np.int32), log)
+    m = found.measures
+    assert m["tail_share"] == 0 and m["coverage"] == 20 / 500
+    assert not m["amplification"] > 0.5 * (m["highest_popularity"] / m["expected_popularity"] - 1)
+    assert found.verdict.headline.endswith("96.0 % of the items are never recommended")
+    assert found.grades["coverage"] == found.grades["tail_share"] == found.verdict.grade == "bad"
+    some = audit(np.tile(order[2:22].astype(np.int32), (400, 1)), np.arange(400, dtype=np.int32), log)
+    assert some.verdict.leaning == "popular"
+    assert "lean strongly towards popular items, and 96.0 % of the items" in some.verdict.headline
+
+
+def test_the_verdict_names_a_lift_that_points_the_other_way() -> None:
+    """Users who chose only hits: what is left for them is far less popular than what they chose."""
+    rows = [(u, i) for u in range(200) for i in range(3)] + [(u, 3 + u % 97) for u in range(200)]
+    log = make_log(rows, 200, 100)
+    counts = log.item_counts.astype(float)
+    seen = np.zeros((200, 100), bool)
+    seen[log.user_ix, log.item_ix] = True
+    best = np.argsort(np.where(seen, np.inf, -counts), axis=1, kind="stable")[:, :5].astype(np.int32)
+    found = audit(best, np.arange(200, dtype=np.int32), log)
+    assert found.measures["amplification"] > 0.1 and found.measures["popularity_lift"] < -0.1
+    assert "although they are less popular than what their users chose" in found.verdict.headline
+    shown, drawn = found.measures["average_popularity"], found.measures["expected_popularity"]
+    assert f"{shown / drawn:.2f} times as many as an item drawn from the log" in found.verdict.text
+    chosen = found.measures["profile_popularity"]
+    assert f"It is {shown / chosen:.2f} times as popular as what the same users chose" in found.verdict.text
+
+
+def test_popularity_is_compared_over_the_same_users(log: Interactions) -> None:
+    """User 0 has a list but no profile: neither comparison counts that list."""
+    users = np.arange(N_USERS, dtype=np.int32)
+    lists = some_lists(users)
+    found, known = audit(lists, users, log), audit(lists[1:], users[1:], log)
+    for name in ("average_popularity", "expected_popularity", "amplification", "popularity_lift", "tail_share"):
+        assert found.measures[name] == pytest.approx(known.measures[name])
+    assert found.exposure.sum() > known.exposure.sum()
+
+
+def test_the_interval_covers_what_other_users_give() -> None:
+    """With 400 users drawn again and again, the interval holds the mean over all draws about 95 times in 100."""
+    draw = np.random.default_rng(0)
+    log = random_log(4000, 60, 0.9 / np.arange(1, 61) ** 0.7, seed=1)
+    weights = np.log1p(log.item_counts)
+    lists = np.argsort(-(weights + draw.gumbel(size=(4000, 60))), axis=1)[:, :5].astype(np.int32)
+    names = ("average_popularity", "tail_share", "gini", "miscalibration", "awrf", "most_recommended_share")
+    found = []
+    for _ in range(100):
+        some = np.sort(draw.choice(4000, 400, replace=False)).astype(np.int32)
+        found.append(audit(lists[some], some, log))
+    for name in names:
+        mean = np.mean([one.measures[name] for one in found])
+        inside = sum(one.intervals[name].low <= mean <= one.intervals[name].high for one in found)
+        assert 88 <= inside <= 100, name
+        spread = np.std([one.measures[name] for one in found]) / np.sqrt(0.9)  # drawn without replacement
+        error = np.mean([one.intervals[name].standard_error for one in found])
+        assert 0.75 < error / spread < 1.35, name
+
+
 def test_the_audit_of_a_model_equals_that_of_its_lists(log: Interactions) -> None:
     vectors = vectors_for(log)
     flat = np.zeros(vectors.dim, np.float32)
@@ -349,8 +435,8 @@ def test_as_dict_is_json_and_defines_every_figure(log: Interactions) -> None:
     assert {"average_popularity", "tail_share", "coverage", "gini", "groups", "segments"} <= values.keys()
     for name, definition in values["definitions"].items():
         assert name in values and definition["definition"].endswith(".")
-    assert set(values["published"]) == {"ARP", "APLT", "ACLT", "PopRSP", "PopREO"}
-    for name in ("ARP", "APLT", "ACLT", "PopRSP", "PopREO"):
+    assert set(values["published"]) == {"ARP", "APLT", "ACLT", "PopRSP", "PopREO", "EE-D", "EE-L", "AWRF"}
+    for name in values["published"]:
         assert any(d["published"] == name and d["source"] for d in values["definitions"].values())
 
 

@@ -77,6 +77,7 @@ def train_run(folder: Path, name: str, method: str, *words: object) -> dict:
         8,
         "--epochs",
         30,
+        "--no-refit",
         "--out",
         folder / name,
         *words,
@@ -117,12 +118,31 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
         (["--method", "dice", "--option", "margins=3"], "'margins' is not an option of dice"),
         (["--method", "dice", "--option", "margin"], "not a name and a value"),
         (["--method", "cause"], "drawn by intervention"),
+        (["--minutes", "1"], "--minutes goes with --auto"),
     ],
 )
 def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], sentence: str) -> None:
     result = call("train", folder / "split", *words, "--out", folder / "never")
     assert result.exit_code in (1, 2) and sentence in " ".join(result.stderr.split())
     assert not (folder / "never").exists()
+
+
+def test_train_auto_searches_and_removes_its_journal(folder: Path) -> None:
+    words = ["train", folder / "split", "--backbone", "mf", "--epochs", 12, "--dim", 8, "--out", folder / "auto"]
+    found = call_json(*words, "--auto", "--minutes", 0.02)["settings"]["search"]
+    assert {row["dim"] for row in found["leaderboard"]} == {8}
+    assert cp.load_run(folder / "auto").run.settings["search"] == found
+    assert not (folder / "auto.search").exists()
+
+
+def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
+    words = ["train", folder / "split", "--dim", 8, "--epochs", 60, "--out", folder / "raced"]
+    raced = call_json(*words, "--negative-power", 0.5)["settings"]
+    assert [row["loss"] for row in raced["race"]["tried"]] == ["bpr", "bce"]
+    assert raced["refit"] and cp.load_run(folder / "raced").run.settings["race"] == raced["race"]
+    assert raced["race"]["sentence"] in call(*words, "--negative-power", 0.5).stdout
+    named = call_json(*words, "--no-refit", "--negative-power", 0.5, "--loss", raced["loss"])["settings"]
+    assert "race" not in named and not named["refit"]
 
 
 def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
@@ -152,7 +172,7 @@ def test_a_paired_test_between_two_runs(folder: Path) -> None:
     assert float(re.search(r'<data value="(\S+)">', row)[1]) == difference
 
 
-@pytest.mark.parametrize("words", [(), ("--refit",)], ids=["", "refit"])
+@pytest.mark.parametrize("words", [("--no-refit",), ()], ids=["", "refit"])
 def test_recall_of_the_written_lists_is_that_of_evaluate(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Plain NumPy on the file of `recommend`: no item is a candidate in one command and not in the other."""
     run = tmp_path / "run"
@@ -466,6 +486,27 @@ def test_the_audit_of_vectors_leaves_out_seen_items(folder: Path, tmp_path: Path
     assert lost["unknown_held_out"] == split.test.item_counts[:3].sum()
 
 
+def test_vectors_in_another_order_than_the_log_are_refused(folder: Path, tmp_path: Path) -> None:
+    saved, split = cp.load_run(folder / "run"), cp.load_split(folder / "run")
+    vectors, part = saved.run.embeddings, split.train
+    ids = {"user": part.user_ids[part.user_ix].tolist(), "item": part.item_ids[part.item_ix].tolist()}
+    pl.DataFrame(ids).write_parquet(tmp_path / "train.parquet")
+    order = np.random.default_rng(0).permutation(len(vectors.item_ids))
+    np.save(tmp_path / "users.npy", vectors.user_vectors)
+    np.save(tmp_path / "items.npy", vectors.item_vectors[order])
+    (tmp_path / "items.txt").write_text("".join(f"{i}\n" for i in vectors.item_ids[order].tolist()))
+    files = ("--user-vectors", tmp_path / "users.npy", "--item-vectors", tmp_path / "items.npy")
+    words = (*files, "--interactions", tmp_path / "train.parquet", "--k", 10)
+    for command in (("audit", *words), ("debias", *words, "--out", tmp_path / "fix")):
+        refused = call(*command)
+        assert refused.exit_code == 1
+        assert refused.stderr.count("no more than by chance; check that each vector has the right id") == 1
+    right = call_json("audit", *words, "--item-ids", tmp_path / "items.txt")
+    model = replace(cp.load(folder / "run").with_strengths(0, 0), seen=split.train)
+    assert right["published"]["ARP"] == pytest.approx(cp.audit_model(model, split.train, 10).published["ARP"])
+    assert call("audit", *words, "--model", tmp_path / "items.npy").exit_code == 2
+
+
 def test_an_audit_needs_exactly_one_thing_to_audit(folder: Path) -> None:
     for words in (
         (),
@@ -480,7 +521,7 @@ def test_an_audit_needs_exactly_one_thing_to_audit(folder: Path) -> None:
     lists, log = ("--recommendations", "lists.csv"), ("--interactions", folder / "log.csv")
     vectors = ("--user-vectors", "u.npy", "--item-vectors", "v.npy")
     for words, sentence in (
-        ((*lists, *log, "--drop-unknown"), "--drop-unknown works only together with --item-vectors"),
+        ((*lists, *log, "--drop-unknown"), "--drop-unknown works only together with vectors"),
         ((*vectors, *log, "--keep-unknown"), "--keep-unknown works only together with --recommendations"),
         ((folder / "run", "--score", "score"), "--score works only together with --recommendations"),
         ((folder / "run", "--user", "who"), "--user works only together with --interactions"),
@@ -559,12 +600,13 @@ def test_separate_files_are_checked(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_commands_ask_about_unclear_text_and_take_the_answer(tmp_path: Path) -> None:
-    log = cp.make_world(60, 30, seed=1).log
+    world = cp.make_world(60, 30, seed=1)
+    log = world.log
     (tmp_path / "counts.txt").write_text(write_lines(tmp_path / "x.txt", log, "{u} {i} {n}").read_text())
-    vectors = {"--user-vectors": (log.n_users, 4), "--item-vectors": (log.n_items, 4)}
+    vectors = {"--user-vectors": world.user_taste, "--item-vectors": world.item_taste}
     given: list[object] = []
-    for n, (option, shape) in enumerate(vectors.items()):
-        np.save(tmp_path / f"{n}.npy", np.random.default_rng(n).normal(size=shape))
+    for n, (option, matrix) in enumerate(vectors.items()):
+        np.save(tmp_path / f"{n}.npy", matrix)
         given += [option, tmp_path / f"{n}.npy"]
     path = tmp_path / "counts.txt"
     for words in (

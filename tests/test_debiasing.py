@@ -160,7 +160,7 @@ def test_every_mismatch_is_reported(taste_world: World, split: cp.Split, side: s
     with pytest.warns(cp.CounterpopWarning, match=f"1 {side} vectors are all zero"):
         run(**{names[0]: broken})
     mixed = np.random.default_rng(0).permutation(ids)
-    with pytest.warns(cp.CounterpopWarning, match="no more than by chance: check that each vector has the right id"):
+    with pytest.raises(InputError, match="no more than by chance; check that each vector has the right id"):
         run(**{names[1]: mixed})
 
 

@@ -42,4 +42,6 @@ def test_native_runs_repeat_to_the_last_bit(case: Case) -> None:
     recorded = GOLDEN["digests"].get(kind_of_cpu())
     if recorded is None:
         pytest.skip(f"no digests are recorded for this kind of CPU ({kind_of_cpu()})")
+    if str(case) not in recorded:
+        pytest.skip(f"no digest of this case is recorded for this kind of CPU ({kind_of_cpu()})")
     assert digest_of(run(case)) == recorded[str(case)], MOVED

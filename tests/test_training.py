@@ -25,6 +25,8 @@ from counterpop.worlds import make_world, taste_recall
 from training_cases import known_answer
 
 QUICK = {
+    "loss": "bpr",
+    "negative_power": 0.0,
     "dim": 8,
     "epochs": 4,
     "lr": 0.05,
@@ -148,7 +150,7 @@ def test_pull_and_push_cancel_over_all_items_but_not_over_the_popular(split: Spl
 
 def test_early_stopping_keeps_the_best_epoch(split: Split) -> None:
     settings = QUICK | {"epochs": 400, "check_every": 3, "patience": 2, "lr": 0.3}
-    run = train(split, **settings)
+    run = train(split, refit=False, **settings)
     looks = {row["epoch"]: row["valid"] for row in run.history if "valid" in row}
     best = max(looks, key=lambda epoch: (looks[epoch], -epoch))
     assert run.settings["chosen_epochs"] == best
@@ -186,7 +188,7 @@ def test_a_refit_is_training_on_train_and_validation(split: Split) -> None:
     assert same_bits(run.model, trained(known.train, run.settings["chosen_epochs"]))
     assert same_bits(run.refit, trained(known.refit_train(), run.settings["chosen_epochs"]))
     assert run.final is run.refit and run.embeddings is run.refit.embeddings
-    assert train(split, **QUICK).refit is None
+    assert train(split, refit=False, **QUICK).refit is None
 
 
 def test_an_item_that_only_validation_knows_is_pulled_after_a_refit() -> None:
@@ -228,7 +230,7 @@ def test_plain_training_has_no_ledger_and_other_vectors(split: Split) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"loss": "hinge"}, "the loss of gradient must be bpr or bce, got 'hinge'"),
+        ({"loss": "hinge"}, "the loss of gradient must be bpr or bce or softmax, got 'hinge'"),
         ({"sampling": "items"}, "sampling must be one of interactions, users, got 'items'"),
         ({"method": "magic"}, "method must be one of plain, gradient.*, got 'magic'"),
         ({"backbone": "tree"}, "backbone must be one of mf.*, got 'tree'"),
@@ -276,7 +278,7 @@ def test_adjusted_lists_find_the_true_taste_that_plain_ones_miss() -> None:
     """The claim of the whole package, where the truth is known: strengths come from validation alone."""
     world = make_world()
     split = split_uniform(world.log, ordinary=0, seed=1)
-    run: Run = train(split.development, epochs=40)
+    run: Run = train(split.development, loss="bpr", epochs=40, refit=False)
     best = tune(run, split.development, point="gain")
     vectors: Embeddings = run.embeddings
     found = []
@@ -301,7 +303,7 @@ def test_a_user_who_has_touched_everything_is_left_out_with_a_note() -> None:
     rows = np.column_stack([known.train.user_ix, known.train.item_ix]).tolist()
     full = make_log([*every_item, *rows], known.train.n_users, known.train.n_items)
     with pytest.warns(CounterpopWarning, match=r"1 users have touched every item \(first: 100\)"):
-        run = train(Development(full, known.valid), **QUICK)
+        run = train(Development(full, known.valid), refit=False, **QUICK)
     first = MatrixFactorisation(Start(full, Settings(**QUICK))).model()
     moved = (run.embeddings.user_vectors != first.embeddings.user_vectors).any(axis=1)
     assert not moved[0]

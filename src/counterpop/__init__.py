@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from counterpop.metrics.popularity import mean_by_rank
     from counterpop.numbers import NUMBERS
     from counterpop.ranking import rank
-    from counterpop.readers import read_interactions, read_names, read_recommendations
+    from counterpop.readers import read_interactions, read_labels, read_names, read_recommendations
     from counterpop.recommender import Recommender
     from counterpop.runs import Dials, Model, Run
     from counterpop.splits import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, train
+    from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, search, train
     from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
@@ -82,12 +82,12 @@ _HOMES = {
     "metrics.popularity": "mean_by_rank",
     "numbers": "NUMBERS",
     "ranking": "rank",
-    "readers": "read_interactions read_names read_recommendations",
+    "readers": "read_interactions read_labels read_names read_recommendations",
     "recommender": "Recommender",
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
     "split_random split_temporal split_uniform",
-    "training": "CausE DICE Gradient IPS MACR Method Plain Settings train",
+    "training": "CausE DICE Gradient IPS MACR Method Plain Settings search train",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",

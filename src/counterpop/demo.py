@@ -21,6 +21,7 @@ from counterpop.worlds import World, make_world, taste_recall
 # A small world needs smaller steps than the data sets behind the defaults, and can afford a fuller ledger;
 # chosen on its validation part.
 SETTINGS: dict[str, Any] = {"dim": 64, "lr": 0.05, "sampling": "interactions", "ledger_every": 4}
+SETTINGS |= {"loss": "bpr", "negative_power": 0.0, "refit": False}
 RUNS = {"run": "gradient", "baseline": "plain"}  # folders and their methods
 
 

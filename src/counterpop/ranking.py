@@ -17,18 +17,21 @@ BLOCK_BYTES = 4 << 20  # scores at a time in each thread: they stay in the cache
 WIDE_BLOCK_BYTES = 64 << 20  # maximum
 
 
+def hash_ids(ids: Ids) -> NDArray[np.uint64]:
+    """(N,) a hash of each outside id, the same on every machine and in every version."""
+    if ids.dtype == object:
+        return np.array([int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in ids], np.uint64)
+    keys = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.asarray(keys ^ (keys >> np.uint64(32)))
+
+
 def tie_order(item_ids: Ids) -> NDArray[np.int64]:
     """(I,) the rank of each item in a fixed shuffle of the outside ids.
 
     It breaks ties between scores, so that lists depend neither on the order of the items nor on their popularity.
     """
-    if item_ids.dtype == object:
-        keys = np.array([int.from_bytes(blake2b(i.encode(), digest_size=8).digest()) for i in item_ids], np.uint64)
-    else:
-        keys = item_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        keys = (keys ^ (keys >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        keys ^= keys >> np.uint64(32)
-    return ranks_of(np.argsort(keys, kind="stable"))
+    return ranks_of(np.argsort(hash_ids(item_ids), kind="stable"))
 
 
 def score_blocks(

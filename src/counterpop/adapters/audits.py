@@ -9,43 +9,52 @@ import numpy as np
 
 from counterpop.adapters.sources import Sources
 from counterpop.auditing import Audit, audit, audit_model
-from counterpop.debiasing import as_embeddings, in_order_of
+from counterpop.debiasing import as_embeddings, check_fit, in_order_of
 from counterpop.interactions import Interactions, restrict
-from counterpop.readers import read_recommendations
+from counterpop.readers import LabelSources, read_recommendations
 from counterpop.recommender import Recommender
 
 
 def audit_lists(
-    source: str | Path, log: Interactions, later: Interactions | None = None, **how: Any
+    source: str | Path,
+    log: Interactions,
+    later: Interactions | None = None,
+    about: LabelSources | None = None,
+    **how: Any,
 ) -> tuple[Audit, str]:
     """The audit of any system's lists, and what the lists are sorted by: "rank", "score" or "rows".
 
-    `later` holds what users liked afterwards. `how` is passed on to `read_recommendations`.
+    `later` holds what users liked afterwards, `about` names and categories. `how` goes to `read_recommendations`.
     """
     found = read_recommendations(source, log, **how)
     held, notes = _match(later, found.log)
-    return audit(found.lists, found.users, found.log, held=held, notes={**found.notes, **notes}), found.order
+    more = (about or LabelSources()).read(found.log)
+    return audit(found.lists, found.users, found.log, held=held, notes={**found.notes, **notes}, **more), found.order
 
 
 def audit_vectors(
-    user_vectors: str | Path,
-    item_vectors: str | Path,
+    sources: Sources,
     log: Interactions,
     later: Interactions | None = None,
+    about: LabelSources | None = None,
     *,
     k: int = 20,
     drop_unknown: bool = False,
+    seed: int = 0,
 ) -> Audit:
     """The audit of the lists that vectors give for the users of a log; they leave out what the log holds.
 
-    Every user and item of the log needs a vector, unless `drop_unknown` leaves out those without.
+    Every user and item of the log needs a vector, unless `drop_unknown` leaves out those without. Vectors whose rows
+    do not belong to the log raise `InputError`, as in `debias`; `seed` is that of the pairs this is checked on.
     """
-    vectors = as_embeddings(log=log, **Sources(user_vectors, item_vectors).read())
+    vectors = as_embeddings(log=log, **sources.read())
     known = in_order_of(log, vectors, drop_unknown)
+    check_fit(vectors, known, seed)
     held, notes = _match(later, known)
     axis = np.eye(1, vectors.dim, dtype=np.float32)[0]  # any direction: at strength 0 it changes nothing
     model = Recommender(axis, axis, 0.0, 0.0, embeddings=vectors, seen=known)
-    return audit_model(model, known, k, held=held, notes={"without_vector": len(log) - len(known), **notes})
+    notes["without_vector"] = len(log) - len(known)
+    return audit_model(model, known, k, held=held, notes=notes, **(about or LabelSources()).read(known))
 
 
 def _match(later: Interactions | None, log: Interactions) -> tuple[Interactions | None, dict[str, int]]:

@@ -23,6 +23,7 @@ from counterpop.errors import ArtifactError, CounterpopWarning
 from counterpop.evaluation import On
 from counterpop.interactions import Ids, Interactions
 from counterpop.ledger import Ledger
+from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
 from counterpop.runs import Dials, Model, Run
 from counterpop.splits import Development, Split
@@ -78,8 +79,10 @@ def load(path: str | Path) -> Recommender:
     return load_run(path).recommender(load_development(path))
 
 
-def audit_run(path: str | Path, k: int = 20) -> tuple[dict[str, Audit], Recommender]:
-    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; and the model.
+def audit_run(
+    path: str | Path, k: int = 20, about: LabelSources | None = None
+) -> tuple[dict[str, Audit], Recommender, Interactions]:
+    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; model and log.
 
     Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
     what `recommend` leaves out.
@@ -90,8 +93,8 @@ def audit_run(path: str | Path, k: int = 20) -> tuple[dict[str, Audit], Recommen
     if model.item_strength or model.user_strength:
         models["adjusted"] = model
     log = saved.trained_on(split.development)
-    held, ledger = split.test, saved.run.ledger
-    return {name: audit_model(one, log, k, held=held, ledger=ledger) for name, one in models.items()}, model
+    more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
+    return {name: audit_model(one, log, k, **more) for name, one in models.items()}, model, log
 
 
 def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:

@@ -1,24 +1,19 @@
-"""The result of an audit, and what its figures amount to."""
+"""What the figures of an audit amount to, in words that do not contradict each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpop.auditing.definitions import DEFINITIONS, GROUP_RULE, NOTES, SEGMENT_RULE
-from counterpop.encoding import to_plain
-from counterpop.interactions import IntArray
-from counterpop.ledger import GradientPicture
-from counterpop.metrics.popularity import mean_by_rank
+from counterpop.auditing.grades import Grade, grades, worst
 
 Leaning = Literal["popular", "even", "tail", "middle", "ends", "unknown"]
 EVEN, EVEN_TAIL = 0.1, 0.2  # popularity and tail share within this much of the log's count as equal to it
 STRONG = 0.5  # "strongly": half as popular as the log, or half of the way to the most popular items
+STRONG_TAIL = 0.25  # "strongly" too: the tail gets less than this share of what the log gives it
 LEANINGS: Mapping[tuple[int, int], Leaning] = {
     # popularity and tail share below (-1), at (0) or above (1) those of the log
     **dict.fromkeys([(1, -1), (1, 0), (0, -1)], "popular"),
@@ -45,6 +40,8 @@ class Verdict:
     leaning: Leaning
     headline: str
     reasons: str
+    grade: Grade
+    """The worst grade of any measure."""
 
     @property
     def text(self) -> str:
@@ -52,105 +49,53 @@ class Verdict:
         return f"{self.headline}. {self.reasons}"
 
 
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What lists expose, compared with what their users chose. Figures cover all lists, not a sample."""
-
-    k: int
-    users: int
-    """Number of lists."""
-    items: int
-    head_items: int
-    measures: Mapping[str, float]
-    """By the names of `DEFINITIONS`; NaN for a figure that cannot be known."""
-    groups: tuple[Mapping[str, Any], ...]
-    """For each popularity group: its items, and its share of interactions and of recommendations."""
-    segments: tuple[Mapping[str, Any], ...]
-    """Niche, mixed, mainstream: the number of users, their profiles and their lists."""
-    notes: Mapping[str, int]
-    """Numbers that are not 0, by the names of `NOTES`."""
-    user_ix: IntArray
-    """(B,) positions of the users."""
-    per_user: Mapping[str, NDArray[np.float64]]
-    """(B,) each figure that is a mean over users; NaN where a list or a profile is empty."""
-    exposure: NDArray[np.int64]
-    """(I,) number of lists each item is in."""
-    item_counts: NDArray[np.int64]
-    """(I,) interactions of each item in the log."""
-    picture: GradientPicture | None = None
-    """If training kept a ledger: how the gradients moved each item."""
-
-    @property
-    def published(self) -> dict[str, float]:
-        """The figures under their published names."""
-        return {d.published: self.measures[name] for name, d in DEFINITIONS.items() if d.published}
-
-    @property
-    def sentences(self) -> list[str]:
-        """The notes in words."""
-        return [f"{NOTES[name].format(k=self.k)}: {n:,}." for name, n in self.notes.items()]
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """What the figures amount to."""
-        return judge(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON: items in bins of popularity ranks, and None for figures that cannot be known."""
-        rank, lists = mean_by_rank(self.exposure / max(1, self.users), self.item_counts)
-        values: dict[str, Any] = {
-            **{name: getattr(self, name) for name in ("k", "users", "items", "head_items")},
-            "verdict": {"leaning": self.verdict.leaning, "headline": self.verdict.headline, "text": self.verdict.text},
-            **self.measures,
-            "published": self.published,
-            "groups": self.groups,
-            "segments": self.segments,
-            "frequency_by_rank": {"rank": rank, "share_of_users": lists},
-            "notes": self.notes,
-            "definitions": {
-                name: {"label": d.label, "definition": d.text, "source": d.source, "published": d.published}
-                for name, d in DEFINITIONS.items()
-            },
-            "segment_rule": SEGMENT_RULE,
-            "group_rule": GROUP_RULE,
-        }
-        if self.picture is not None:
-            parts = ("cosine_pull", "cosine_push", "norm_pull", "norm_push")
-            curves = {name: mean_by_rank(getattr(self.picture, name), self.item_counts)[1] for name in parts}
-            values["gradient"] = {"rank": rank, **curves}
-        return dict(to_plain(values))
-
-
-def judge(audit: Audit) -> Verdict:
+def judge(measures: Mapping[str, float], segments: Sequence[Mapping[str, Any]], items: int) -> Verdict:
     """The verdict. Popularity and tail share against the log decide its direction; the other figures are context.
 
     If every item with interactions is in the profiles, nothing can be drawn from the log, so nothing is compared.
+    The headline names what would otherwise contradict it: lists that are more popular than the log but less than
+    what users chose (or the reverse), and a catalogue most of which is never shown.
     """
-    m = audit.measures
+    m = measures
     highest = m["highest_popularity"] / m["expected_popularity"] - 1
     tail_ratio = m["tail_share"] / m["expected_tail_share"] if m["expected_tail_share"] else 1.0
     more = m["amplification"]
     leaning: Leaning = "unknown"
     if np.isfinite(more):
         leaning = LEANINGS[_sign(more, EVEN), _sign(tail_ratio - 1, EVEN_TAIL)]
-    strongly = "strongly " if more > STRONG * highest > 0 or more < -STRONG else ""
-    reasons = f"{_say_popularity(audit, highest)}. {_say_tail(m)}. {_say_spread(audit)}."
-    return Verdict(leaning, HEADLINES[leaning].format(strongly=strongly), reasons)
+    no_tail = leaning == "popular" and tail_ratio < STRONG_TAIL
+    strongly = "strongly " if no_tail or more > STRONG * highest > 0 or more < -STRONG else ""
+    graded = grades(m)
+    headline = HEADLINES[leaning].format(strongly=strongly)
+    clauses = []
+    lift = _sign(m["popularity_lift"], EVEN) if np.isfinite(m["popularity_lift"]) else 0
+    if np.isfinite(more) and lift * _sign(more, EVEN) < 0:
+        clauses.append(f"although they are {'more' if lift > 0 else 'less'} popular than what their users chose")
+    if graded["coverage"] == "bad":
+        joined = "but" if leaning in ("even", "tail") else "and"
+        clauses.append(f"{joined} {_percent(1 - m['coverage'])} of the items are never recommended")
+    headline = ", ".join([headline, *clauses])
+    reasons = f"{_say_popularity(m, segments, highest)}. {_say_tail(m)}. {_say_spread(m, items)}."
+    return Verdict(leaning, headline, reasons, worst(graded))
 
 
-def _say_popularity(audit: Audit, highest: float) -> str:
-    m = audit.measures
+def _say_popularity(m: Mapping[str, float], segments: Sequence[Mapping[str, Any]], highest: float) -> str:
     text = f"A recommended item has {m['average_popularity']:,.1f} interactions on average"
     if np.isfinite(m["amplification"]):
         text += (
             f", {1 + m['amplification']:.2f} times as many as an item drawn from the log in proportion to popularity "
             f"({m['expected_popularity']:,.1f})"
         )
-    times = {s["name"]: 1 + s["amplification"] for s in audit.segments if np.isfinite(s["amplification"])}
+    times = {s["name"]: 1 + s["amplification"] for s in segments if np.isfinite(s["amplification"])}
     if {"niche", "mainstream"} <= times.keys():
         text += f": {times['niche']:.2f} times for niche users, {times['mainstream']:.2f} times for mainstream users"
     if np.isfinite(highest):
         text += f"; recommending only the most popular items would give {1 + highest:.2f} times"
+    if np.isfinite(m["popularity_lift"]):
+        text += (
+            f". It is {1 + m['popularity_lift']:.2f} times as popular as what the same users chose "
+            f"({m['profile_popularity']:,.1f})"
+        )
     return text
 
 
@@ -165,11 +110,11 @@ def _say_tail(m: Mapping[str, float]) -> str:
     return f"{text}, compared with {' and '.join(against)}" if against else text
 
 
-def _say_spread(audit: Audit) -> str:
-    m = audit.measures
+def _say_spread(m: Mapping[str, float], items: int) -> str:
     return (
-        f"{int((audit.exposure == 0).sum()):,} of {audit.items:,} items ({_percent(1 - m['coverage'])}) are never "
-        f"recommended, and the most recommended 1 % take {_percent(m['most_recommended_share'])} of all places: "
+        f"{round((1 - m['coverage']) * items):,} of {items:,} items ({_percent(1 - m['coverage'])}) are never "
+        f"recommended, compared with {_percent(1 - m['expected_coverage'])} if every place were drawn from the log; "
+        f"the most recommended 1 % take {_percent(m['most_recommended_share'])} of all places: "
         f"{'more' if m['gini'] > m['log_gini'] else 'less'} concentrated than the log (Gini {m['gini']:.3f} compared "
         f"with {m['log_gini']:.3f})"
     )

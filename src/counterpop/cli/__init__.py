@@ -55,7 +55,7 @@ def main() -> None:
     \b
     From a log to a debiased recommender:
       counterpop split log.parquet --protocol uniform --out SPLIT
-      counterpop train SPLIT --method gradient --refit --out RUN
+      counterpop train SPLIT --method gradient --out RUN
       counterpop tune RUN
       counterpop evaluate RUN --on test
       counterpop report RUN --out report.html

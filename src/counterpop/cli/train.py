@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -13,12 +15,13 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.progress import output, training_progress
-from counterpop.training import Settings, train
+from counterpop.training import Settings, search, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.methods import METHODS, make_method
 
 DEFAULT = Settings()
+MINUTES = 10.0
 BY_BACKBONE = {backbone.name: Settings(backbone=backbone.name) for backbone in BACKBONES if backbone.builtin}
 LOSSES = sorted({loss for method in METHODS for loss in method.losses}, reverse=True)
 ONE_LOSS = ", ".join(f"{method.name} always uses {method.losses[0]}" for method in METHODS if len(method.losses) == 1)
@@ -47,6 +50,13 @@ def number(name: str, text: str) -> Decorator:
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 
+def softmax_number(name: str, text: str) -> Decorator:
+    """An option with a number that only the softmax loss has."""
+    default = getattr(Settings(loss="softmax"), name)
+    text = f"Softmax: {text[0].lower()}{text[1:]} [default: {default:g}]"
+    return click.option(f"--{name.replace('_', '-')}", type=type(default), help=text)
+
+
 def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """{"margin": 20.0, "discrepancy": "l2"} from ("margin=20", "discrepancy=l2")."""
     given: dict[str, Any] = {}
@@ -64,7 +74,9 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.command(epilog="Example: counterpop train SPLIT --backbone mf --method gradient --out RUN")
 @click.argument("split", type=click.Path())
 @choice("backbone", BY_BACKBONE, "The model.")
-@choice("loss", LOSSES, f"What training minimises; {ONE_LOSS}.")
+@click.option(
+    "--loss", type=click.Choice(LOSSES), help=f"What training minimises; {ONE_LOSS}. [default: chosen by validation]"
+)
 @choice(
     "method", [m.name for m in METHODS], "gradient keeps the ledger and normalises users; the others are baselines."
 )
@@ -80,7 +92,10 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
 @choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
-@number("batch", "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple.")
+@number(
+    "batch",
+    "Triples in a step, at most a 64th of an epoch; mf on the CPU steps after each triple, softmax after a batch.",
+)
 @number("edge_dropout", "Share of edges that lightgcn leaves out in each step.")
 @choice("device", get_args(options.Device), "Where to train; cuda needs counterpop[torch] and a GPU.")
 @click.option(
@@ -88,45 +103,83 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     type=click.Choice(get_args(options.Engine)),
     help="Our own kernels, or torch. [default: native on the CPU, torch on cuda]",
 )
-@click.option("--refit", is_flag=True, help="Train again on train + validation for the chosen epochs.")
+@click.option(
+    "--refit/--no-refit",
+    default=True,
+    show_default=True,
+    help="Train again on train + validation for the chosen epochs.",
+)
 @number("lr", "Learning rate.")
 @choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
 @number("initial_scale", "Standard deviation of the first values.")
 @number("negatives", "Negatives for each positive.")
-@number("negative_power", "Draw negatives by popularity to this power; 0 is uniform.")
-@click.option("--normalise/--no-normalise", default=None, help="Normalise users in training. [default: by method]")
+@click.option(
+    "--negative-power",
+    type=float,
+    help="Draw negatives by popularity to this power; 0 is uniform. [default: chosen by validation; baselines 0]",
+)
+@softmax_number("temperature", "What scores are divided by; the smaller, the more the hardest negatives count.")
+@softmax_number("logq", "Which negatives count: 1 is uniform, 0 by popularity, below 0 steeper still.")
+@softmax_number("shared_negatives", "Negatives drawn for each batch; 0 takes the batch's other items.")
+@click.option(
+    "--normalise/--no-normalise",
+    default=None,
+    help="Normalise users in training; with softmax, users and items. [default: by method; softmax always]",
+)
 @click.option("--ledger/--no-ledger", default=None, help="Keep the ledger. [default: by method]")
 @number("ledger_every", "Record one triple in this many in the ledger.")
 @number("check_every", "Epochs between two looks at validation.")
 @number("patience", "Looks without an improvement before training stops.")
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
 @number("seed", "The same seed and number of threads give identical results.")
+@click.option("--auto", is_flag=True, help="Search all settings that are not given, for --minutes.")
+@click.option("--minutes", type=float, help="Time for --auto, its last training included. [default: 10]")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @shell
 def command(
-    split: str, out: str, refit: bool, normalise: bool | None, given: dict[str, Any], quiet: bool, **settings: Any
+    split: str,
+    out: str,
+    refit: bool,
+    normalise: bool | None,
+    given: dict[str, Any],
+    auto: bool,
+    minutes: float | None,
+    quiet: bool,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Train a model on a split folder and save it as a run folder.
 
-    Training looks at the validation part, never at test, and keeps the best model. With --refit, epochs are
-    chosen against validation, that model is kept for `tune`, and a second one is trained on train +
-    validation; `evaluate` and `recommend` use the second with the strengths chosen on the first.
+    Training looks at the validation part, never at test, and keeps the best model. Without --loss or
+    --negative-power, short trainings on the same data choose them first, for at most 40 % of the time of one
+    training. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
+    strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
+    half the time.
+
+    With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
+    validation until the time is up. An interrupted search goes on when the command is repeated.
     """
+    if minutes is not None and not auto:
+        raise click.UsageError("--minutes goes with --auto")
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
     known = artifacts.load_development(split)
     start = time.perf_counter()
+    journal = Path(f"{out}.search")  # kept until the run is saved
+    make = partial(search, minutes=minutes or MINUTES, storage=journal) if auto else train
     with nullcontext(None) if quiet else training_progress() as show:
-        run = train(known, refit=refit, on_progress=show, normalised=normalise, **settings)
+        run = make(known, refit=refit, on_progress=show, normalised=normalise, **settings)
     seconds = time.perf_counter() - start
     artifacts.save_run(run, out, split)
+    journal.unlink(missing_ok=True)
     epochs = run.settings["chosen_epochs"]
     best = max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
+        for tried in filter(None, map(run.settings.get, ("race", "search"))):
+            output.print(tried["sentence"])
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
             f"{seconds:.1f} s. Wrote {out}."

@@ -15,6 +15,7 @@ from counterpop.ledger import Ledger
 
 ORDER_STREAM = 502
 ORDER_PAIRS = 20_000
+LEAST_PAIRS = 500  # fewer cannot show whether the rows are in order
 
 
 def as_embeddings(
@@ -92,10 +93,10 @@ def in_order_of(log: Interactions, vectors: Embeddings, drop_unknown: bool) -> I
 
 
 def check_fit(vectors: Embeddings, log: Interactions, seed: int) -> None:
-    """Warns of vectors without interactions, and if vectors and log do not seem to belong together.
+    """Raises `InputError` if vectors and log do not belong together; warns of vectors without interactions.
 
     The number of rows cannot show that they are in the wrong order. What shows it is that users' own pairs score
-    no higher than the same items do for other users.
+    no higher than the same items do for other users. Logs of fewer than 500 pairs are too small for this check.
     """
     for what, counts in (("user", log.user_counts), ("item", log.item_counts)):
         unknown = int((counts == 0).sum())
@@ -108,10 +109,11 @@ def check_fit(vectors: Embeddings, log: Interactions, seed: int) -> None:
     own, other = ((vectors.user_vectors[ix] * items).sum(axis=1) for ix in (users, generator.permutation(users)))
     differ = own != other
     share = float((own[differ] > other[differ]).mean()) if differ.any() else 0.5
-    if len(rows) >= 500 and share < 0.5 + 1.5 / np.sqrt(len(rows)):  # three standard errors
-        _warn(
-            f"a user's own pairs score higher than the same items for another user only {share:.0%} of the time, no "
-            "more than by chance: check that each vector has the right id, and that the model was trained on this log"
+    if len(rows) >= LEAST_PAIRS and share < 0.5 + 1.5 / np.sqrt(len(rows)):  # three standard errors
+        raise InputError(
+            "vectors must belong to the rows of the log, but a user's own pairs score higher than the same items for "
+            f"another user only {share:.0%} of the time, no more than by chance; check that each vector has the right "
+            "id (--user-ids, --item-ids) and that the model was trained on this log"
         )
 
 

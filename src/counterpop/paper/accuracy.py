@@ -9,7 +9,7 @@ import counterpop as cp
 from counterpop.paper import published
 from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, title_of
+from counterpop.paper.plan import BACKBONE_TITLES, losses_of, title_of
 from counterpop.paper.published import BACKBONES, DATASETS, METHODS, METRICS, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, but, compare_pairs, judge_orders, summarise
 from counterpop.paper.runs import Bench
@@ -121,7 +121,7 @@ def make_losses(bench: Bench) -> Item:
     """BPR against BCE, with plain training and with the gradient method."""
     rows: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
-    losses = cp.Plain.losses
+    losses = losses_of(cp.Plain)
     for dataset, loss, method in itertools.product(LOSS_DATASETS, losses, LOSS_METHODS):
         row: dict[str, Any] = {"dataset": dataset, "loss": loss, "method": method}
         try:

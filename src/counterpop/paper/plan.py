@@ -38,6 +38,11 @@ def find_method(name: str) -> type[cp.Method]:
     raise cp.InputError(f"this version of counterpop has no method {name}")
 
 
+def losses_of(method: type[cp.Method]) -> tuple[str, ...]:
+    """The losses of a method that the paper's tables compare: without those that came later."""
+    return tuple(loss for loss in method.losses if loss != "softmax")
+
+
 def title_of(name: str) -> str:
     """A method as the tables show it."""
     return find_method(name).title
@@ -100,11 +105,12 @@ class Plan:
         method, default = find_method(name), cp.Settings(**self.settings(backbone, name))
         factors = WIDE if self.wide else {}
         values = [[getattr(default, setting) * factor for factor in WIDE[setting]] for setting in factors]
-        for loss, *rest in itertools.product(method.losses, *values):
+        losses = losses_of(method)
+        for loss, *rest in itertools.product(losses, *values):
             yield {"loss": loss, **dict(zip(factors, rest, strict=True))}
-        for loss, variant in itertools.product(method.losses, method.variants() if self.wide else ()):
+        for loss, variant in itertools.product(losses, method.variants() if self.wide else ()):
             yield {"loss": loss, "method": variant}
         if method.tries_plain_settings or more.get("normalised") is False:  # plain training's may suit them better
             plain = cp.Settings(**self.settings(backbone, PLAIN))
             same = {setting: getattr(plain, setting) for setting in LIKE}
-            yield from ({"loss": loss} | same for loss in method.losses)
+            yield from ({"loss": loss} | same for loss in losses)

@@ -20,6 +20,7 @@ from counterpop.paper.cache import Cache, Record, machine
 from counterpop.paper.datasets import checksum, find_datasets, load_dataset, thin, whole
 from counterpop.paper.plan import ORDINARY, PROPORTIONS, QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
 from counterpop.paper.published import METRICS
+from counterpop.training.settings import SOFTMAX_ONLY
 
 K = 20
 RESAMPLES = 200
@@ -41,7 +42,9 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a run in full: with its defaults, and with the number of threads if it runs on the CPU."""
     chosen = cp.Settings(**settings)
     threads = None if chosen.device == "cuda" else chosen.threads or core_count()
-    return chosen.to_json() | {"threads": threads}
+    full = chosen.to_json() | {"threads": threads}
+    # a setting that another loss has no use for must not change the keys of its results
+    return {name: value for name, value in full.items() if value is not None or name not in SOFTMAX_ONLY}
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,8 @@ class Bench:
         chosen = resolve(settings)
         label = f"{name}, {chosen['backbone']} {chosen['method']}, {chosen['loss']}, seed {chosen['seed']}"
         with self._watch(label) as show:
-            return cp.train(known, refit=refit, on_progress=show, **settings)
+            fixed = {name: chosen[name] for name in ("loss", "negative_power")}  # what is not named is not searched
+            return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
 
     def _one_side(self, fitted: Fitted, split: cp.Split) -> dict[str, Any]:
         """Test figures with the item side off, the user side off, and both off; strengths chosen on validation."""

@@ -29,7 +29,7 @@ def read_columns(
     rows = table.take(chosen)
     if not rows.height:
         raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
-    columns = {role: _CLEANERS[role](rows[role], name, table.label) for role, name in chosen.items()}
+    columns = {role: _CLEANERS.get(role, _text)(rows[role], name, table.label) for role, name in chosen.items()}
     if note := table.note or ("" if min_rating is not None else _ignored_ratings(table, asked)):
         warnings.warn(CounterpopWarning(note), stacklevel=3)
     ratings = columns.pop("rating", None)
@@ -136,10 +136,13 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
     return parts
 
 
+def _text(column: pl.Series, *_: str) -> pl.Series:
+    return column.cast(pl.String)
+
+
 _CLEANERS = {
     **dict.fromkeys(("user", "item"), clean_ids),
     **dict.fromkeys(("rating", "rank", "score"), _numbers),
     "time": _seconds,
     "split": _parts,
-    "name": lambda column, *_: column.cast(pl.String),
 }

@@ -45,9 +45,9 @@ class Table(NamedTuple):
             if not name:
                 continue
             if name not in self.names:
+                remedy = f"pass the right one as {role}=" if role.isidentifier() else "choose one of these"
                 raise InputError(
-                    f"{self.label} has no column {name!r}, only {', '.join(map(repr, self.names))}; pass the "
-                    f"right one as {role}={self.hint}"
+                    f"{self.label} has no column {name!r}, only {', '.join(map(repr, self.names))}; {remedy}{self.hint}"
                 )
             chosen[role] = name
         return chosen

@@ -9,9 +9,10 @@ from uuid import uuid4
 from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
+from counterpop.reporting.audit_tables import audit_table
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.summary import summarise
-from counterpop.reporting.tables import audit_table, comparison_table, gain_and_price
+from counterpop.reporting.tables import comparison_table, gain_and_price
 
 __all__ = ["RunReport", "audit_table", "comparison_table", "gain_and_price", "summarise"]
 __all__ += ["write_audit", "write_debiasing", "write_page", "write_report"]

@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, Audit
+from counterpop.auditing import (
+    DEFINITIONS,
+    GROUP_RULE,
+    SEGMENT_RULE,
+    Audit,
+    category_tables,
+    never_recommended,
+    over_exposed,
+)
 from counterpop.reporting import figures
+from counterpop.reporting.audit_tables import (
+    MOST_ROWS,
+    html_audit,
+    html_categories,
+    html_grade,
+    html_items,
+    html_segments,
+)
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
 from counterpop.reporting.run_page import BIAS, FREQUENCY, GRADIENTS, gradient_panels
-from counterpop.reporting.tables import format_figure, html_audit, html_segments
+from counterpop.reporting.tables import format_figure
 
 INTRO = (
     f"{BIAS} This page compares recommendations with the log they come from. It measures what is shown, not whether "
@@ -21,25 +37,28 @@ INTRO = (
 def render_audit(audits: Mapping[str, Audit], title: str) -> str:
     """The whole page as HTML; all audits must be for the same log."""
     first = cards([_card(name, one) for name, one in audits.items()])
-    sections = [_groups(audits), _frequency(audits), _segments(audits), _figures(audits)]
+    sections = [_groups(audits), _frequency(audits), _items(audits), _segments(audits), _figures(audits)]
+    if any(one.labels is not None and one.labels.categories for one in audits.values()):
+        sections.insert(3, _categories(audits))
     if any(one.picture is not None for one in audits.values()):
-        sections.insert(3, _gradients(audits))
+        sections.insert(-1, _gradients(audits))
     return compose(title, INTRO, first, [*sections, _notes(audits)])
 
 
 def _card(name: str, one: Audit) -> str:
     m = one.measures
-    chosen = format_figure("tail_share", m["profile_tail_share"])
+    drawn, chosen = (format_figure("tail_share", m[name]) for name in ("expected_tail_share", "profile_tail_share"))
     tiles = [
         Tile(
             "Popularity",
             f"{1 + m['amplification']:.2f} times",
-            "as popular as items drawn from the log in proportion to their interactions; 1 means no added bias",
+            "as popular as items drawn from the log in proportion to their interactions (1: no added bias), and "
+            f"{1 + m['popularity_lift']:.2f} times as popular as what the same users chose",
         ),
         Tile(
             "Tail items",
             format_figure("tail_share", m["tail_share"]),
-            f"of recommendations, against {chosen} of what users chose",
+            f"of recommendations, against {drawn} in draws from the log and {chosen} of what users chose",
         ),
         Tile(
             "Never recommended",
@@ -52,7 +71,7 @@ def _card(name: str, one: Audit) -> str:
             "of all recommendations go to the 1 % of items recommended most",
         ),
     ]
-    return card(escape(name), one.verdict.headline, "", tiles, one.verdict.reasons)
+    return card(escape(name) + html_grade(one.verdict.grade), one.verdict.headline, "", tiles, one.verdict.reasons)
 
 
 def _groups(audits: Mapping[str, Audit]) -> Section:
@@ -72,6 +91,42 @@ def _frequency(audits: Mapping[str, Audit]) -> Section:
     )
 
 
+def _items(audits: Mapping[str, Audit]) -> Section:
+    body = ""
+    for name, one in audits.items():
+        never, over = int((one.exposure == 0).sum()), over_exposed(one)
+        for heading, rows in (
+            ("most over-exposed", over),
+            (f"never recommended, {never:,} items in all", never_recommended(one)),
+        ):
+            title = f"{escape(name)}: {heading}"
+            body += f"<h3>{title}</h3>" + (wide(title, html_items(rows)) if rows else "<p>None.</p>")
+    return Section(
+        "Which items are concerned",
+        "“Lists as in the log” is the number of lists an item would be in if all places were shared out in proportion "
+        "to interactions. Over-exposed items are in the most lists beyond that number; of the items in no list, those "
+        "with the most interactions are shown. All items are in items.csv (--csv).",
+        body,
+    )
+
+
+def _categories(audits: Mapping[str, Audit]) -> Section:
+    body = ""
+    for name, one in audits.items():
+        for column, table in category_tables(one).items():
+            title = f"{escape(column)}: {escape(name)}"
+            rest = len(table["rows"]) - MOST_ROWS
+            more = f"<p>{rest:,} more in categories.csv (--csv).</p>" if rest > 0 else ""
+            agree = f"<p>The mix of attention agrees with the log by {100 * table['awrf']:.1f} % (AWRF).</p>"
+            body += f"<h3>{title}</h3>{agree}{wide(title, html_categories(table['rows']))}{more}"
+    return Section(
+        "Which categories are concerned",
+        "Each category’s share of the interactions in the log, of all recommendations, and of all attention (a place "
+        "gets 1 / log2(1 + rank)), most interactions first.",
+        body,
+    )
+
+
 def _segments(audits: Mapping[str, Audit]) -> Section:
     shown = [
         panel("Top items", "the first 20 % of interactions", figures.audited_segments(audits, "top")),
@@ -79,7 +134,9 @@ def _segments(audits: Mapping[str, Audit]) -> Section:
         panel("Tail items", "beyond 80 % of interactions", figures.audited_segments(audits, "tail")),
         panel("Miscalibration of users", "0: the same mix as chosen", figures.miscalibration_spread(audits)),
     ]
-    return Section("Which users are affected", SEGMENT_RULE, panels(shown) + wide("Segments", html_segments(audits)))
+    groups = [("", name, one.segments) for name, one in audits.items()]
+    groups += [(f"{column}: ", name, rows) for name, one in audits.items() for column, rows in one.attributes.items()]
+    return Section("Which users are affected", SEGMENT_RULE, panels(shown) + wide("Segments", html_segments(groups)))
 
 
 def _gradients(audits: Mapping[str, Audit]) -> Section:
@@ -91,8 +148,9 @@ def _figures(audits: Mapping[str, Audit]) -> Section:
     published = ", ".join(d.published for d in DEFINITIONS.values() if d.published)
     return Section(
         "All metrics and their definitions",
-        f"Computed over all lists, not a sample. {published} follow their publications. A dash means that the metric "
-        "cannot be computed.",
+        f"Computed over all lists, not a sample. {published} follow their publications. Below each value is its 95 % "
+        "interval: how much it would vary with other users of the same kind. Grades are conventions of this page; they "
+        "judge too much popularity, never too little. A dash means that the metric cannot be computed.",
         html_audit(audits),
     )
 

@@ -15,6 +15,7 @@ from counterpop.ledger import GradientPicture, gradient_picture
 from counterpop.reporting import figures, findings
 from counterpop.reporting.findings import SIGNIFICANT, RunReport
 from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, missing, panel, panels, wide
+from counterpop.reporting.settings_tried import CHOOSERS, settings_tried
 from counterpop.reporting.tables import LABELS, format_figure, format_p, html_contrasts, html_measures, html_table
 
 PERCENT = "\u00a0%"
@@ -84,9 +85,10 @@ DEFINED = (
 
 def render_runs(reports: Sequence[RunReport], title: str) -> str:
     """The whole page as HTML."""
-    sections = (_comparison, _groups, _frequency, _gradients, _strengths, _training, _defined)
+    sections = (_comparison, _groups, _frequency, _gradients, _strengths)
     first = cards([card(escape(r.name), findings.headline(r), findings.explanation(r), _tiles(r)) for r in reports])
-    return compose(title, INTRO, first, [section(reports) for section in sections])
+    shown = [section(reports) for section in sections]
+    return compose(title, INTRO, first, [*shown, *settings_tried(reports), _training(reports), _defined(reports)])
 
 
 def _tiles(report: RunReport) -> list[Tile]:
@@ -244,6 +246,7 @@ def _settings(report: RunReport) -> str:
     rows = [
         (escape(str(name)), [escape(value if isinstance(value, str) else to_json(value))])
         for name, value in report.settings.items()
+        if name not in CHOOSERS
     ]
     body = html_table((), rows, "settings") if rows else "<p>None were recorded.</p>"
     return f"<details><summary>Settings and versions: {escape(report.name)}</summary>{body}</details>"

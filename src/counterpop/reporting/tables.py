@@ -1,4 +1,4 @@
-"""Comparisons and audits as tables: for the terminal, and as HTML."""
+"""Comparisons as tables: for the terminal, and as HTML."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
 
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE, SEGMENTS, Audit
+from counterpop.auditing import DEFINITIONS
 from counterpop.evaluation import PER_USER, Evaluation, Measures
 from counterpop.reporting.findings import ACCURACY, Contrast, RunReport, contrasts, is_adjusted, sides, verdict
 
@@ -25,15 +24,6 @@ LABELS = {
 }
 GROUP_NAMES = ("0–5", "5–10", "10–15", "15–20", "20–100")
 """Popularity groups, in percent of the items, most popular first."""
-SEGMENT_FIGURES = {
-    "profile_popularity": "Popularity chosen",
-    "average_popularity": "Popularity shown",
-    "popularity_lift": "Popularity lift",
-    "amplification": "Amplification",
-    "profile_tail_share": "Tail chosen",
-    "tail_share": "Tail shown",
-    "miscalibration": "Miscalibration",
-}
 
 
 def format_figure(metric: str, value: float, signed: bool = False) -> str:
@@ -158,7 +148,7 @@ def html_table(columns: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]
     return f'<table class="{css}">{header}<tbody>{body}</tbody></table>'
 
 
-def _data(metric: str, value: float, signed: bool = False) -> str:
+def exact(metric: str, value: float, signed: bool = False) -> str:
     """A value as text that also carries its exact number."""
     return f'<data value="{value!r}">{format_figure(metric, value, signed)}</data>'
 
@@ -180,7 +170,7 @@ def html_measures(reports: Sequence[RunReport]) -> str:
 def _html_cell(measures: Measures, metric: str) -> str:
     around = measures.intervals.get(metric)
     interval = f"<small>{format_interval(metric, *around)}</small>" if around else ""
-    return _data(metric, getattr(measures, metric)) + interval
+    return exact(metric, getattr(measures, metric)) + interval
 
 
 def html_contrasts(found: Sequence[Contrast]) -> str:
@@ -198,61 +188,7 @@ def html_contrasts(found: Sequence[Contrast]) -> str:
 def _html_difference(metric: str, row: Mapping[str, float]) -> str:
     word = verdict(metric, row)
     return (
-        f"{_data(metric, row['difference'], True)}"
+        f"{exact(metric, row['difference'], True)}"
         f"<small>{format_interval(metric, row['low'], row['high'], signed=True)}</small>"
         f'<small>{format_p(row["p_value"])}</small><small class="{word.split()[0]}">{word}</small>'
     )
-
-
-def audit_table(audits: Mapping[str, Audit]) -> Group:
-    """Every metric of the audits with its definition, then groups of items and segments of users."""
-    figures = _plain_table("", *audits)
-    figures.columns[0].ratio = 1
-    for metric, definition in DEFINITIONS.items():
-        name = Text(definition.title).append(f"\n{definition.text}", style="dim")
-        if definition.source:
-            name.append(f" {definition.source}.", style="dim italic")
-        figures.add_row(name, *(format_figure(metric, one.measures[metric]) for one in audits.values()))
-    groups = _plain_table("Items", "Number", "Interactions", *audits, rule=GROUP_RULE)
-    for n, group in enumerate(next(iter(audits.values())).groups):
-        shares = [group["interactions"], *(one.groups[n]["frequency"] for one in audits.values())]
-        shown = [format_figure("coverage", share) for share in shares]
-        groups.add_row(f"{GROUP_NAMES[n]} %", f"{group['items']:,}", *shown)
-    segments = _plain_table("Users", *SEGMENTS, rule=SEGMENT_RULE)
-    for kind, one in audits.items():
-        segments.add_row(Text(kind, style="bold"), *(f"{segment['users']:,}" for segment in one.segments))
-        for metric, label in SEGMENT_FIGURES.items():
-            segments.add_row(label, *(format_figure(metric, segment[metric]) for segment in one.segments))
-        segments.add_section()
-    return Group(figures, Text(""), groups, Text(""), segments)
-
-
-def _plain_table(*columns: str, rule: str | None = None) -> Table:
-    """A table without lines, its first column left-aligned, and below it the rule that defines its rows."""
-    table = Table(box=None, pad_edge=False, header_style="bold", caption=rule, caption_justify="left")
-    for n, column in enumerate(columns):
-        table.add_column(Text(column), justify="right" if n else "left", no_wrap=bool(n))
-    return table
-
-
-def html_audit(audits: Mapping[str, Audit]) -> str:
-    """Every metric of the audits, with its definition below its name."""
-    rows = []
-    for metric, definition in DEFINITIONS.items():
-        source = f" <cite>{definition.source}.</cite>" if definition.source else ""
-        name = f"{definition.title}<small>{definition.text}{source}</small>"
-        rows.append((name, [_data(metric, one.measures[metric]) for one in audits.values()]))
-    return html_table(["Metric", *map(escape, audits)], rows, "audit")
-
-
-def html_segments(audits: Mapping[str, Audit]) -> str:
-    """The segments of users: their size, and what they chose beside what they are shown."""
-    rows = (
-        (
-            f"{segment['name'].capitalize()}<small>{escape(name)}</small>",
-            [f"{segment['users']:,}", *(format_figure(metric, segment[metric]) for metric in SEGMENT_FIGURES)],
-        )
-        for name, one in audits.items()
-        for segment in one.segments
-    )
-    return html_table(["Users", "Number", *SEGMENT_FIGURES.values()], rows)

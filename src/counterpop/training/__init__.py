@@ -1,7 +1,11 @@
 """Training a model, and recording what training does to it."""
 
-from counterpop.training.loop import Progress, train
+from counterpop.training.fitting import train
+from counterpop.training.loop import Progress
 from counterpop.training.methods import DICE, IPS, MACR, CausE, Gradient, Method, Plain
+from counterpop.training.racing import Race, Trial, race
+from counterpop.training.searching import search
 from counterpop.training.settings import Settings
 
-__all__ = ["DICE", "IPS", "MACR", "CausE", "Gradient", "Method", "Plain", "Progress", "Settings", "train"]
+__all__ = ["DICE", "IPS", "MACR", "CausE", "Gradient", "Method", "Plain", "Progress", "Race", "Settings", "Trial"]
+__all__ += ["race", "search", "train"]

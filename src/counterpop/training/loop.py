@@ -1,30 +1,24 @@
-"""The one loop: epochs, looks at validation, early stopping, refit."""
+"""The one loop: epochs, looks at validation, early stopping."""
 
 from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import Interactions
-from counterpop.runs import Model, Run
-from counterpop.splits import Development, Split
-from counterpop.training.backbones import ENCODER, find_backbone
+from counterpop.errors import InputError
+from counterpop.runs import Model
+from counterpop.splits import Development
+from counterpop.training.backbones import find_backbone
 from counterpop.training.backbones.contract import Start, Trainable
 from counterpop.training.settings import Settings
 from counterpop.tuning import choose_strengths
 
-if TYPE_CHECKING:
-    from torch.nn import Module
-
-    Encoder = Module | Callable[[Interactions], Module]
+Report = Callable[["Progress"], None]
 
 CHECK_USERS = 4000  # a look at validation needs no more
 
@@ -34,7 +28,7 @@ class Progress:
     """Where training stands, after each epoch."""
 
     stage: str
-    """"train", or "refit" for the second training on train + validation."""
+    """"train"; "refit" for the second training on train + validation; "race 1 of 3" while settings are compared."""
     epoch: int
     epochs: int
     loss: float
@@ -42,78 +36,6 @@ class Progress:
     """The best validation metric so far."""
     seconds: float
     """Of this epoch."""
-
-
-def train(
-    split: Split | Development,
-    *,
-    encoder: Encoder | None = None,
-    refit: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    **settings: Any,
-) -> Run:
-    """A run: the model that was best on validation, its ledger, and how training went.
-
-    Keywords are the fields of `Settings`; `method` is a name or a value such as `DICE(margin=20)`, built in or your own
-    (see `Method`). Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best
-    of the method's coarse grid of strengths, because that is how the model will be used; training stops after
-    `patience` looks without an improvement and keeps the best model. With `refit`, a second model is trained for as
-    many epochs on train + validation. Never looks at test.
-
-    `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item vectors), a
-    row for each user and item of the split in its order; or a function that builds such a module from the interactions
-    it will be trained on. The module itself stays as it is: a copy is trained.
-    """
-    known = split.development if isinstance(split, Split) else split
-    chosen = _read_settings(settings, encoder)
-    _check_split(known, chosen, refit)
-    report = on_progress or (lambda progress: None)
-    with _memory_errors(chosen):
-        start = Start(known.train, chosen, known.intervened, encoder)
-        model, epochs, history = _train_and_choose(begin(start), known, chosen, report)
-        again = None
-        if refit:
-            start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
-            again = _train_for(begin(start), chosen, epochs, report)
-    made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
-    return Run(model, again, chosen.to_json() | made, tuple(history))
-
-
-def _read_settings(given: dict[str, Any], encoder: Encoder | None) -> Settings:
-    """The settings from keywords; an unknown one raises `InputError`."""
-    names = [field.name for field in fields(Settings)]
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
-    if encoder is not None:
-        own = [name for name in ("backbone", "dim", "layers", "edge_dropout", "engine") if name in given]
-        if own:
-            raise InputError(f"{own[0]} is decided by the encoder; leave it out")
-        given = given | {"backbone": ENCODER.name, "engine": "torch"}
-    chosen = Settings(**given)
-    if encoder is None and not find_backbone(chosen.backbone).builtin:
-        raise InputError(f"backbone {chosen.backbone} needs an encoder: train(split, encoder=module)")
-    return chosen
-
-
-def _check_split(known: Development, settings: Settings, refit: bool) -> None:
-    """Warns about users for whom no negative can be drawn; raises `InputError` if nothing can be learned."""
-    if settings.method.needs_intervened and (known.intervened is None or not known.intervened.any()):
-        raise InputError(
-            f"{settings.method.title or settings.method.name} learns from a part of train that was drawn by "
-            "intervention, but this split has none; make one with split_intervened (counterpop split --protocol "
-            "intervened), or use a log whose split column marks it with 1"
-        )
-    train = known.refit_train() if refit else known.train
-    full = np.flatnonzero(train.user_counts >= train.n_items)
-    if len(full) == np.count_nonzero(train.user_counts):
-        raise InputError("every user has touched every item, so there is no negative to learn from")
-    if len(full):
-        text = (
-            f"{len(full)} users have touched every item (first: {train.user_ids[full[:1]].tolist()[0]!r}); "
-            "no negative can be drawn for them, so they are not trained on"
-        )
-        warnings.warn(CounterpopWarning(text), stacklevel=3)
 
 
 def begin(start: Start) -> Trainable:
@@ -127,7 +49,7 @@ def begin(start: Start) -> Trainable:
 
 
 @contextmanager
-def _memory_errors(settings: Settings) -> Iterator[None]:
+def memory_errors(settings: Settings) -> Iterator[None]:
     """Turns torch's out-of-memory errors into one that says what to lower."""
     try:
         yield
@@ -142,17 +64,15 @@ def _memory_errors(settings: Settings) -> Iterator[None]:
         ) from error
 
 
-def _train_and_choose(
-    trainee: Trainable, known: Development, settings: Settings, report: Callable[[Progress], None]
+def train_and_choose(
+    trainee: Trainable, known: Development, settings: Settings, report: Report
 ) -> tuple[Model, int, list[dict[str, float]]]:
     """The best model on validation, its epoch, and the history."""
-    look = _Look(known, settings)
+    look = Look(known, settings)
     best, best_value, best_epoch = None, -math.inf, 0
     history: list[dict[str, float]] = []
-    for epoch in range(1, settings.epochs + 1):
-        start = time.perf_counter()
-        loss = trainee.epoch(scheduled(settings, epoch))
-        entry = {"epoch": epoch, "loss": loss, "seconds": time.perf_counter() - start}
+    for epoch, loss, seconds in run_epochs(trainee, settings, settings.epochs):
+        entry = {"epoch": epoch, "loss": loss, "seconds": seconds}
         history.append(entry)
         if not math.isfinite(loss):
             raise InputError(f"the loss diverged in epoch {epoch}; lower lr (now {settings.lr})")
@@ -160,7 +80,7 @@ def _train_and_choose(
             entry["valid"] = look.at(trainee)
             if entry["valid"] > best_value:
                 best, best_value, best_epoch = trainee.model(), entry["valid"], epoch
-        report(Progress("train", epoch, settings.epochs, loss, best_value if best else None, entry["seconds"]))
+        report(Progress("train", epoch, settings.epochs, loss, best_value if best else None, seconds))
         if best and epoch - best_epoch >= settings.patience * settings.check_every:
             break
     if best is None:
@@ -168,13 +88,19 @@ def _train_and_choose(
     return best, best_epoch, history
 
 
-def _train_for(trainee: Trainable, settings: Settings, epochs: int, report: Callable[[Progress], None]) -> Model:
+def train_for(trainee: Trainable, settings: Settings, epochs: int, report: Report) -> Model:
     """A model trained for a known number of epochs."""
+    for epoch, loss, seconds in run_epochs(trainee, settings, epochs):
+        report(Progress("refit", epoch, epochs, loss, None, seconds))
+    return trainee.model()
+
+
+def run_epochs(trainee: Trainable, settings: Settings, epochs: int) -> Iterator[tuple[int, float, float]]:
+    """Trains for this many epochs; after each, its number from 1, its loss and its seconds."""
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
         loss = trainee.epoch(scheduled(settings, epoch))
-        report(Progress("refit", epoch, epochs, loss, None, time.perf_counter() - start))
-    return trainee.model()
+        yield epoch, loss, time.perf_counter() - start
 
 
 def scheduled(settings: Settings, epoch: int) -> float:
@@ -187,7 +113,7 @@ def scheduled(settings: Settings, epoch: int) -> float:
     return settings.lr
 
 
-class _Look:
+class Look:
     """Measures a model on validation: recall@20 at the best strengths, or plain."""
 
     def __init__(self, known: Development, settings: Settings) -> None:

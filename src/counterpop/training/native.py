@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from counterpop.splits import Development
 from counterpop.training.settings import Settings
 from counterpop.tuning import Grid, search_strengths
 
+Together = Callable[[Callable[[int], Any]], list[Any]]  # see `crew`
 Recorded = tuple[float, int]  # the sum of the recorded losses, and their number
 
 
@@ -32,6 +34,8 @@ class Objective:
     kernels must touch no other rows.
     """
 
+    by_batch = False
+    """Whether it steps along whole batches, by `step_batch`, or along each triple."""
     meetings = 1
     """How often an epoch of MF pauses at least, with no thread running, to call `after_steps`."""
 
@@ -48,6 +52,15 @@ class Objective:
         """One SGD step for each triple in this order, in thread `part`.
 
         With `into`, the tables stay as they are and the steps are added up there: at lr -1 that is the gradient.
+        """
+        raise NotImplementedError
+
+    def step_batch(
+        self, together: Together, tables: Tables, batch: IntArray, lr: float, into: Tables | None = None
+    ) -> Recorded:
+        """One step for a whole batch of triples (3, B), for a loss whose triples share their negatives.
+
+        `into` as in `step`; BLAS has no threads of its own meanwhile.
         """
         raise NotImplementedError
 

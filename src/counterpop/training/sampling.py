@@ -14,6 +14,7 @@ from counterpop.kernels.threads import core_count, in_parallel
 from counterpop.training.backbones.contract import Start
 from counterpop.training.settings import Settings
 
+NAMES = "users", "items", "negatives"
 LEAST_BLOCK = 16  # items in a block, at least
 
 
@@ -69,6 +70,13 @@ class TripleSampler:
 
         in_parallel(draw, threads)
         return self._space
+
+    def shuffled(self, drawn: list[Triples]) -> IntArray:
+        """(3, n) the users, seen items and negatives of all threads together, in random order."""
+        numbers = [int(triples.block_starts[-1]) for triples in drawn]
+        order = self._generator.permutation(sum(numbers))
+        columns = ([getattr(triples, name)[:n] for triples, n in zip(drawn, numbers, strict=True)] for name in NAMES)
+        return np.stack([np.concatenate(column)[order] for column in columns])
 
     def _beyond(
         self, block_of: IntArray, starts: NDArray[np.int64], margin: float

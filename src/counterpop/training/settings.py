@@ -18,6 +18,7 @@ Device = Literal["cpu", "cuda"]
 Engine = Literal["native", "torch"]
 
 LEAST_STEPS = 64  # in an epoch: otherwise small data would be learned in a handful of steps
+SOFTMAX_ONLY = ("temperature", "logq", "shared_negatives")
 STREAMS = {"initial": 400, "sampling": 401, "check": 402, "dropout": 403, "method": 404}  # of the seed
 
 
@@ -32,27 +33,36 @@ class Settings:
     method: Method = field(default="gradient")  # type: ignore[assignment]
     """A method, or the name of a built-in one."""
     loss: str = None  # type: ignore[assignment]
-    """"bpr" or "bce"; the first that the method can be trained with by default."""
+    """"bpr", "bce" or "softmax"; the first that the method can be trained with by default."""
     dim: int = None  # type: ignore[assignment]
     epochs: int = None  # type: ignore[assignment]
     lr: float = None  # type: ignore[assignment]
     schedule: Schedule = "linear"
     reg: float = None  # type: ignore[assignment]
-    """L2: each triple adds reg/2 times the squared length of the three vectors it touches."""
+    """L2: each triple adds reg/2 times the squared length of the three vectors it touches; with softmax each pair those
+    of its two, and each drawn negative its own."""
     layers: int = None  # type: ignore[assignment]
     """Propagations over the graph of users and items: 1 to 4 for LightGCN, none for MF."""
     edge_dropout: float = 0.0
     """Share of the graph's edges that LightGCN leaves out at random in each step."""
     batch: int = None  # type: ignore[assignment]
-    """Triples in a step, at most a 64th of an epoch. Native MF steps after every triple."""
+    """Triples in a step, at most a 64th of an epoch. Native MF steps after every triple, but after a batch with
+    softmax."""
     negatives: int = 1
     """Negatives for each positive; an epoch has this many times as many triples."""
     negative_power: float = 0.0
     """Negatives are drawn in proportion to popularity ** negative_power: 0 is uniform. Never a seen item."""
+    temperature: float | None = None
+    """Softmax: what scores are divided by; the smaller, the more the hardest negatives count."""
+    logq: float | None = None
+    """Softmax: which negatives count. 1 stands for uniform ones, 0 for those by popularity, less for steeper still."""
+    shared_negatives: int | None = None
+    """Softmax: negatives that are drawn for each batch, at most `batch`; 0 takes the batch's other seen items."""
     sampling: Sampling = "users"
     """Positives: every interaction once an epoch, or the same number for every user, drawn from their items."""
     normalised: bool | None = None
-    """Whether user vectors are normalised in training; by default the method decides."""
+    """Whether user vectors are normalised in training; by default the method decides. With softmax, users and items
+    are normalised (cosines) in every method unless this is False."""
     ledger: bool | None = None
     """Whether a ledger is kept; by default the method decides."""
     ledger_every: int = 256
@@ -81,6 +91,8 @@ class Settings:
             "initial_scale": 0.1,
         }
         by_default |= {**backbone.defaults, **self.method.defaults.get(self.backbone, {})}
+        loss = self.loss or by_default["loss"]
+        by_default |= self.method.loss_defaults.get(loss, {}).get(self.backbone, {})
         for name, value in by_default.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -119,8 +131,33 @@ class Settings:
             raise InputError(f"the loss of {method.name} must be {' or '.join(method.losses)}, got {self.loss!r}")
         if not method.takes_scores and (self.normalises or self.keeps_ledger):
             raise InputError(f"{method.name} supports neither normalised users nor a ledger; switch both off")
+        self._check_softmax()
         if method.draws_negatives and self.negative_power:
             raise InputError(f"{method.name} draws its negatives by its own rule; leave negative_power out")
+
+    def _check_softmax(self) -> None:
+        """Checks the settings that belong to the softmax loss, and those that have no effect on it."""
+        if self.loss != "softmax":
+            for name in SOFTMAX_ONLY:
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name} belongs to loss softmax and has no effect on {self.loss}; leave it out")
+            return
+        temperature, logq, shared = (getattr(self, name) for name in SOFTMAX_ONLY)
+        for name, value, least in (("temperature", temperature, 0.0), ("logq", logq, -math.inf)):
+            if not isinstance(value, int | float | np.floating) or not least < value < math.inf:
+                bound = " above 0" if least == 0 else ""
+                raise InputError(f"{name} must be a finite number{bound}, got {value!r}")
+        if not isinstance(shared, int | np.integer) or shared is True or not 0 <= shared <= self.batch:
+            raise InputError(f"shared_negatives must be a whole number from 0 to batch ({self.batch}), got {shared!r}")
+        if self.negatives != 1:
+            raise InputError(
+                "softmax shares its negatives within a batch; set batch or shared_negatives, not negatives"
+            )
+        if self.negative_power and not shared:
+            raise InputError(
+                "negative_power has no effect on softmax with the batch's own items as negatives; set logq "
+                "(1 - logq is its twin), or draw negatives with shared_negatives"
+            )
 
     def steps(self, triples: int) -> int:
         """How many batches an epoch of this many triples is cut into."""

@@ -17,6 +17,7 @@ from counterpop.tuning import Grid
 
 if TYPE_CHECKING:
     from counterpop.kernels.drawing import Triples
+    from counterpop.training.native import Recorded, Together
     from counterpop.training.settings import Settings
 
 
@@ -118,6 +119,18 @@ class NativeTrainee:
         number = sum(int(triples.block_starts[-1]) for triples in drawn)
         self._triples += number
         return drawn, number
+
+    def go_by_batch(self, work: Callable[[Together, IntArray], Recorded]) -> float:
+        """Goes through the shuffled triples of the next epoch, batch by batch; returns the mean recorded loss."""
+        from counterpop.kernels.threads import crew, stretches, without_blas_threads
+
+        drawn, number = self.draw()
+        triples = self._sampler.shuffled(drawn)
+        total = np.zeros(2)
+        with crew(self._threads) as together, without_blas_threads():
+            for first, last in stretches(number, self._settings.steps(number)):
+                total += work(together, triples[:, first:last])
+        return self.mean_loss(*total)
 
     def mean_loss(self, total: float, recorded: float) -> float:
         """The mean loss of an epoch's recorded triples, which are counted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,7 @@ from counterpop.training.graph import graph_of
 
 if TYPE_CHECKING:
     from counterpop.kernels.drawing import Triples
-    from counterpop.training.native import Tables
-
-Together = Callable[[Callable[[int], Any]], list[Any]]  # see `crew`
+    from counterpop.training.native import Recorded, Tables, Together
 
 
 class LightGCN(NativeTrainee):
@@ -51,6 +48,8 @@ class LightGCN(NativeTrainee):
 
     def epoch(self, lr: float) -> float:
         """Goes once through the data; returns the mean loss of the recorded triples."""
+        if self._objective.by_batch:
+            return self.go_by_batch(lambda together, batch: self.step_batch(together, batch, lr))
         drawn, number = self.draw()
         steps = self._settings.steps(number)
         total = np.zeros(2)
@@ -67,6 +66,14 @@ class LightGCN(NativeTrainee):
                     total += np.sum(together(add), axis=0)
                 self.move(lr, together, number / steps)
         return self.mean_loss(*total)
+
+    def step_batch(self, together: Together, batch: IntArray, lr: float) -> Recorded:
+        """One step of Adam along a whole batch of triples (3, B)."""
+        self.encode(together)
+        vectors, gradient = self._sides(self._vectors), self._sides(self._gradient)
+        recorded = self._objective.step_batch(together, vectors, batch, -1.0, gradient)
+        self.move(lr, together, batch.shape[1])
+        return recorded
 
     def encode(self, together: Together) -> None:
         """Starts a step: vectors from the tables, and no gradient yet."""

@@ -36,6 +36,8 @@ class MatrixFactorisation(NativeTrainee):
     def epoch(self, lr: float) -> float:
         """Goes once through the data; returns the mean loss of the recorded triples."""
         objective = self._objective
+        if objective.by_batch:
+            return self.go_by_batch(lambda together, batch: objective.step_batch(together, self._tables, batch, lr))
         drawn, number = self.draw()
         pieces = -(-objective.meetings // self._threads)  # of each turn
         total = np.zeros(2)

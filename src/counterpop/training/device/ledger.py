@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ class DeviceLedger:
         """Adds these triples: users p, normalised where training normalises, seen items A, negatives B, each (B, D)."""
         u, i, j = triples
         g_i, g_j = (g[:, None] for g in slopes)
-        for table, rows, which, step in (
+        steps = (
             (self.items, i, PULL, p),
             (self.items, j, PUSH, p),
             (self.items, i, PULL_SLOPE, g_i * p),
@@ -30,7 +32,37 @@ class DeviceLedger:
             (self.users, u, PUSH, B),
             (self.users, u, PULL_SLOPE, g_i * A),
             (self.users, u, PUSH_SLOPE, g_j * B),
-        ):
+        )
+        self._add(steps)
+
+    def record_shared(
+        self,
+        pairs: tuple[Tensor, Tensor, Tensor, Tensor],
+        negatives: tuple[Tensor, Tensor],
+        counts: Tensor,
+        slopes: Tensor,
+    ) -> None:
+        """Adds pairs that share their negatives: rows and vectors of users and seen items, and of the negatives.
+
+        counts, slopes (B, N): whether a negative counts for a pair, and its slope. By count, a pair counts one as a
+        pull and one as a push, which its negatives share; the slope of its pull is the sum of its negatives' slopes.
+        """
+        (u, i, p, A), (j, V) = pairs, negatives
+        pulls, even = slopes.sum(1, keepdim=True), counts / counts.sum(1, keepdim=True).clamp(min=1)
+        steps = (
+            (self.items, i, PULL, p),
+            (self.items, j, PUSH, even.T @ p),
+            (self.items, i, PULL_SLOPE, pulls * p),
+            (self.items, j, PUSH_SLOPE, slopes.T @ p),
+            (self.users, u, PULL, A),
+            (self.users, u, PUSH, even @ V),
+            (self.users, u, PULL_SLOPE, pulls * A),
+            (self.users, u, PUSH_SLOPE, slopes @ V),
+        )
+        self._add(steps)
+
+    def _add(self, steps: Iterable[tuple[Tensor, Tensor, int, Tensor]]) -> None:
+        for table, rows, which, step in steps:
             table[:, which].index_add_(0, rows, step.float())
 
     def count(self, size: int, batches: int = 1) -> None:

@@ -50,11 +50,17 @@ class TripleLoss(torch.nn.Module):
         """Adds the gradient at these vectors to `into` in a kernel; returns the mean loss, or None if it has none."""
         return None
 
+    def ranking(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """The vectors that rank, from those in training."""
+        return users, items
+
     def model(self, vectors: Embeddings) -> Model:
         """The model that ranks."""
         return Model(vectors, self.ledger.on_host() if self.ledger else None, self._settings.method.dials)
 
-    def _rows(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _rows(
+        self, users: Tensor, items: Tensor, triples: Tensor | tuple[Tensor, Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The vectors of users, seen items and negatives, and their L2."""
         u, i, j = triples
         # index_select adds up in its backward; users[u] would sort first

@@ -50,7 +50,7 @@ class _Trainee(ABC):
 
     def model(self) -> Model:
         """A copy of the vectors as they are now and of the ledger so far, on the host."""
-        users, items = (table.detach().float().cpu().numpy().copy() for table in self.vectors())
+        users, items = (table.detach().float().cpu().numpy().copy() for table in self._loss.ranking(*self.vectors()))
         ids = self._train.user_ids, self._train.item_ids
         return self._loss.model(Embeddings(users[: len(ids[0])], items[: len(ids[1])], *ids))  # of copies, the first
 
@@ -64,7 +64,8 @@ class _Trainee(ABC):
         """Its metrics on the validation part of these users at every pair of strengths, measured on the device."""
         if self._loss.ranks_as_trained:
             n_users, n_items = self._train.n_users, self._train.n_items
-            P, Q = (table[:n].detach().float() for table, n in zip(self.vectors(), (n_users, n_items), strict=True))
+            vectors = self._loss.ranking(*self.vectors())
+            P, Q = (table[:n].detach().float() for table, n in zip(vectors, (n_users, n_items), strict=True))
             directions = directions_of(P, Q, self._loss.ledger, known.train)
         else:
             model = self.model()

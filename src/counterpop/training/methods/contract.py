@@ -53,9 +53,15 @@ class Method:
     name: ClassVar[str]
     title: ClassVar[str] = ""
     losses: ClassVar[tuple[str, ...]] = ("own",)
-    """The losses it can be trained with; the first is its default."""
+    """The losses it can be trained with. `train` chooses among `raced` by validation; `Settings` takes the first."""
+    raced: ClassVar[tuple[str, ...]] = ()
+    """The losses that `train` chooses among, if these are not all of them: others cost too much for a race."""
+    powers: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """By loss: the values of `negative_power` that `train` chooses among in the same way; 0 if there are none."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By backbone: settings that differ from the backbone's own defaults."""
+    loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+    """By loss and backbone: settings that differ from those, if training uses this loss."""
     normalises: ClassVar[bool] = False
     """Whether user vectors are normalised in training."""
     keeps_ledger: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Plain training: BPR or BCE on inner products."""
+"""Plain training: BPR or BCE on inner products, softmax on cosines."""
 
 from __future__ import annotations
 
@@ -20,22 +20,30 @@ if TYPE_CHECKING:
 
 # With little L2, a rare item's scores keep what it started with: better to start near 0 (experiments/baselines.md).
 SMALL_START = {"initial_scale": 0.01}
+COSINE = {"temperature": 0.15, "logq": 0.8, "shared_negatives": 0, "normalised": True}
+SOFTMAX: Mapping[str, Mapping[str, Any]] = {
+    "mf": {"lr": 0.05, "reg": 1e-3, "batch": 1024, "epochs": 50, "initial_scale": 0.1} | COSINE,
+    "lightgcn": {"lr": 5e-3, "reg": 1e-5, "initial_scale": 0.1, "epochs": 50} | COSINE,
+    "encoder": COSINE,
+}
 
 
 @dataclass(frozen=True)
 class Plain(Method):
-    """BPR or BCE on inner products, nothing else.
+    """BPR or BCE on inner products, or softmax on cosines (see `methods/plain/softmax`), nothing else.
 
     Limit: whatever popularity does to the scores stays in them.
     """
 
     name: ClassVar[str] = "plain"
     title: ClassVar[str] = "plain"
-    losses: ClassVar[tuple[str, ...]] = ("bpr", "bce")
+    losses: ClassVar[tuple[str, ...]] = ("bpr", "bce", "softmax")
+    raced: ClassVar[tuple[str, ...]] = ("bpr", "bce")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "mf": {"lr": 0.05, "reg": 1e-5} | SMALL_START,
         "lightgcn": {"lr": 5e-3, "reg": 1e-5} | SMALL_START,
     }
+    loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {"softmax": SOFTMAX}
     takes_scores: ClassVar[bool] = True
 
     def weights(self, counts: NDArray[np.int64]) -> FloatArray:
@@ -43,11 +51,21 @@ class Plain(Method):
         return np.empty(0, np.float32)
 
     def native(self, train: Interactions, settings: Settings, threads: int) -> Objective:
+        weights = self.weights(train.item_counts)
+        if settings.loss == "softmax":
+            from counterpop.training.methods.plain.softmax.native import SoftmaxObjective
+
+            return SoftmaxObjective(train, settings, threads, weights)
         from counterpop.training.methods.plain.native import ScoresObjective
 
-        return ScoresObjective(train, settings, threads, self.weights(train.item_counts))
+        return ScoresObjective(train, settings, threads, weights)
 
     def torch(self, train: Interactions, settings: Settings) -> TripleLoss:
+        weights = self.weights(train.item_counts)
+        if settings.loss == "softmax":
+            from counterpop.training.methods.plain.softmax.torch import SoftmaxLoss
+
+            return SoftmaxLoss(train, settings, weights)
         from counterpop.training.methods.plain.torch import ScoresLoss
 
-        return ScoresLoss(train, settings, self.weights(train.item_counts))
+        return ScoresLoss(train, settings, weights)

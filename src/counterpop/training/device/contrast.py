@@ -1,0 +1,53 @@
+"""Each row of a batch against many columns, without ever holding all of their scores: for losses of a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SCORES = 1 << 24  # at a time: 64 MB
+LOWEST = -1e30  # instead of minus infinity, whose differences are not numbers
+
+
+def log_sum_exp(queries: Tensor, keys: Tensor, bias: Tensor, labels: tuple[Tensor, Tensor]) -> Tensor:
+    """(B,) the log of the sum of exp(query . key + bias of the key) over the keys whose label is not the query's own.
+
+    queries (B, D), keys (N, D), bias (N,), labels (B,) and (N,). -1e30 where no key is left. Its gradient computes the
+    scores again, some rows at a time, so that memory grows with B + N and not with B x N.
+    """
+    found: Tensor = _LogSumExp.apply(queries, keys, bias, labels)  # type: ignore[no-untyped-call]
+    return found
+
+
+def scores_of(
+    queries: Tensor, keys: Tensor, bias: Tensor, labels: tuple[Tensor, Tensor]
+) -> Iterator[tuple[slice, Tensor]]:
+    """Stretches of rows, and their scores; -1e30 where labels are the same."""
+    size = max(1, SCORES // max(1, len(keys)))
+    for first in range(0, len(queries), size):
+        rows = slice(first, first + size)
+        scores = torch.addmm(bias, queries[rows], keys.T)
+        yield rows, scores.masked_fill_(labels[0][rows, None] == labels[1], LOWEST)
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, bias: Tensor, labels: tuple[Tensor, Tensor]) -> Tensor:
+        sums = queries.new_empty(len(queries))
+        for rows, scores in scores_of(queries, keys, bias, labels):
+            sums[rows] = scores.logsumexp(1)
+        ctx.save_for_backward(queries, keys, bias, *labels, sums)
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        queries, keys, bias, *labels, sums = ctx.saved_tensors
+        to_queries, to_keys = torch.empty_like(queries), torch.zeros_like(keys)
+        for rows, scores in scores_of(queries, keys, bias, (labels[0], labels[1])):
+            weights = scores.sub_(sums[rows, None]).exp_().mul_(slopes[0][rows, None])
+            torch.mm(weights, keys, out=to_queries[rows])
+            to_keys.addmm_(weights.T, queries[rows])
+        return to_queries, to_keys, None, None

@@ -1,0 +1,119 @@
+"""From a split to a run: settings that were not given are raced, then one training, then a refit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from counterpop.errors import CounterpopWarning, InputError
+from counterpop.interactions import Interactions
+from counterpop.runs import Run
+from counterpop.splits import Development, Split
+from counterpop.training.backbones import ENCODER, find_backbone
+from counterpop.training.backbones.contract import Start
+from counterpop.training.loop import Progress, begin, memory_errors, train_and_choose, train_for
+from counterpop.training.racing import race
+from counterpop.training.settings import Settings
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    Encoder = Module | Callable[[Interactions], Module]
+
+RACE_BUDGET = 0.4  # of one training: what a race costs,
+SMALL, MOST = 150_000, 3.0  # but more in proportion if train has fewer pairs than this, up to three times as much
+LEAST_EPOCHS = 4  # of a candidate: fewer say too little, so a training too short for them races nothing
+
+
+def train(
+    split: Split | Development,
+    *,
+    encoder: Encoder | None = None,
+    refit: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """A run: the model that was best on validation, its ledger, and how training went.
+
+    Keywords are the fields of `Settings`; `method` is a name or a value such as `DICE(margin=20)`, built in or your own
+    (see `Method`). If `loss` or `negative_power` is not given and the method has a choice, short trainings are compared
+    on validation first (see `race`), for 40 % of a training's time; `settings["race"]` of the run says what was tried.
+    Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
+    coarse grid of strengths, because that is how the model will be used; training stops after `patience` looks without
+    an improvement and keeps the best model. Then, unless `refit` is False, a second model is trained for as many epochs
+    on train + validation. Never looks at test.
+
+    `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item vectors), a
+    row for each user and item of the split in its order; or a function that builds such a module from the interactions
+    it will be trained on. The module itself stays as it is: a copy is trained.
+    """
+    known = split.development if isinstance(split, Split) else split
+    candidates = candidates_of(settings, encoder)
+    if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
+        candidates = candidates[:1]
+    _check_split(known, candidates[0], refit)
+    report = on_progress or (lambda progress: None)
+    with memory_errors(candidates[0]):
+        longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
+        raced = race(known, candidates, longer * RACE_BUDGET, report, encoder)
+        chosen = raced.winner
+        start = Start(known.train, chosen, known.intervened, encoder)
+        model, epochs, history = train_and_choose(begin(start), known, chosen, report)
+        again = None
+        if refit:
+            start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
+            again = train_for(begin(start), chosen, epochs, report)
+    made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
+    made |= {"race": raced.to_json()} if raced.trials else {}
+    return Run(model, again, chosen.to_json() | made, tuple(history))
+
+
+def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:
+    """The settings to choose among: every loss and power of the method that the user has not fixed."""
+    first = read_settings(given, encoder)
+    choices: list[dict[str, Any]] = []
+    for loss in first.method.raced or first.method.losses if given.get("loss") is None else (first.loss,):
+        powers = () if "negative_power" in given else first.method.powers.get(loss, ())
+        choices += [{"loss": loss, "negative_power": power} for power in powers] or [{"loss": loss}]
+    return [read_settings(given | choice, encoder) for choice in choices]
+
+
+def read_settings(given: dict[str, Any], encoder: Encoder | None = None) -> Settings:
+    """The settings from keywords; an unknown one raises `InputError`."""
+    names = [field.name for field in fields(Settings)]
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    if encoder is not None:
+        own = [name for name in ("backbone", "dim", "layers", "edge_dropout", "engine") if name in given]
+        if own:
+            raise InputError(f"{own[0]} is decided by the encoder; leave it out")
+        given = given | {"backbone": ENCODER.name, "engine": "torch"}
+    chosen = Settings(**given)
+    if encoder is None and not find_backbone(chosen.backbone).builtin:
+        raise InputError(f"backbone {chosen.backbone} needs an encoder: train(split, encoder=module)")
+    return chosen
+
+
+def _check_split(known: Development, settings: Settings, refit: bool) -> None:
+    """Warns about users for whom no negative can be drawn; raises `InputError` if nothing can be learned."""
+    if settings.method.needs_intervened and (known.intervened is None or not known.intervened.any()):
+        raise InputError(
+            f"{settings.method.title or settings.method.name} learns from a part of train that was drawn by "
+            "intervention, but this split has none; make one with split_intervened (counterpop split --protocol "
+            "intervened), or use a log whose split column marks it with 1"
+        )
+    train = known.refit_train() if refit else known.train
+    full = np.flatnonzero(train.user_counts >= train.n_items)
+    if len(full) == np.count_nonzero(train.user_counts):
+        raise InputError("every user has touched every item, so there is no negative to learn from")
+    if len(full):
+        text = (
+            f"{len(full)} users have touched every item (first: {train.user_ids[full[:1]].tolist()[0]!r}); "
+            "no negative can be drawn for them, so they are not trained on"
+        )
+        warnings.warn(CounterpopWarning(text), stacklevel=3)

@@ -1,0 +1,63 @@
+"""The softmax loss with torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from counterpop.embeddings import FloatArray
+from counterpop.interactions import Interactions
+from counterpop.training.device.contrast import LOWEST, log_sum_exp, scores_of
+from counterpop.training.device.losses import TripleLoss
+from counterpop.training.methods.plain.softmax import log_weights
+from counterpop.training.settings import Settings
+
+
+class SoftmaxLoss(TripleLoss):
+    """The seen item of each pair against the negatives that the batch shares."""
+
+    _weights: Tensor | None
+    _as_positive: Tensor
+    _as_negative: Tensor
+
+    def __init__(self, train: Interactions, settings: Settings, weights: FloatArray) -> None:
+        super().__init__(train, settings)
+        self.register_buffer("_weights", torch.from_numpy(weights) if len(weights) else None)
+        assert settings.temperature is not None
+        self._temperature = settings.temperature
+        for name, values in zip(("_as_positive", "_as_negative"), log_weights(train, settings), strict=True):
+            self.register_buffer(name, torch.from_numpy(values))
+
+    def forward(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor]:
+        shared, (u, i, j) = self._settings.shared_negatives, triples
+        drawn = j[:shared] if shared else i
+        P, A, B, reg = self._rows(users, items, (u, i, drawn[: shared or 0]))
+        (P, A), (_, B) = self.ranking(P, A), self.ranking(P, B)
+        V = B if shared else A
+        scale = 1 / self._temperature
+        own = (P * A).sum(1) * scale + self._as_positive[i]
+        bias, labels = self._as_negative[drawn].to(P.dtype), (i, drawn)
+        weights = torch.ones_like(own) if self._weights is None else self._weights[i]
+        others = log_sum_exp(P * scale, V, bias, labels)
+        losses = weights * softplus(others - own)
+        if self.ledger and torch.is_grad_enabled():
+            with torch.no_grad():
+                taken = slice(None, None, self.ledger.every)
+                whole = torch.logaddexp(others, own)[taken, None]
+                for rows, scores in scores_of(P[taken] * scale, V, bias, (i[taken], drawn)):
+                    pushes = scores.sub(whole[rows]).exp_().mul_(scale * weights[taken][rows, None])
+                    counts = (scores > LOWEST).to(pushes.dtype)
+                    pair = u[taken][rows], i[taken][rows], P[taken][rows], A[taken][rows]
+                    self.ledger.record_shared(pair, (drawn, V), counts, pushes)
+        return losses.sum() + reg, losses
+
+    def ranking(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        """With cosines, unit vectors rank."""
+        if not self._settings.normalises:
+            return users, items
+        return unit(users), unit(items)
+
+
+def unit(rows: Tensor) -> Tensor:
+    return rows * rows.square().sum(1, keepdim=True).add(1e-12).rsqrt()

@@ -1,0 +1,158 @@
+"""The race: short trainings decide among settings by validation, so that one long training is enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from counterpop.errors import InputError
+from counterpop.splits import Development
+from counterpop.training.backbones.contract import Start
+from counterpop.training.loop import Look, Progress, Report, begin, run_epochs
+from counterpop.training.settings import Settings
+
+KEPT = 8  # one candidate in this many goes on: better one longer round than two that are too short to tell
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One short training."""
+
+    candidate: int
+    """Which of the settings, counted from 0."""
+    round: int
+    """Of the race, counted from 1."""
+    epochs: int
+    valid: float
+    """Validation recall@20 at its end, at the best of the method's coarse strengths; 0 if the loss diverged."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Race:
+    """Every short training of a race, round after round."""
+
+    candidates: tuple[Settings, ...]
+    trials: tuple[Trial, ...]
+
+    @property
+    def ranking(self) -> list[Trial]:
+        """The last trial of each candidate, best first: later rounds before earlier ones."""
+        last = {trial.candidate: trial for trial in self.trials}
+        return sorted(last.values(), key=lambda trial: (-trial.round, -trial.valid))
+
+    @property
+    def winner(self) -> Settings:
+        return self.candidates[self.ranking[0].candidate if self.trials else 0]
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each trial: the settings that differ between candidates, and round, epochs, valid and seconds."""
+        return [
+            self._differing(trial) | {name: value for name, value in vars(trial).items() if name != "candidate"}
+            for trial in self.trials
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """What was chosen, and what else was tried."""
+        named = [
+            f"{', '.join(f'{name} {value}' for name, value in self._differing(trial).items())}: {trial.valid:.4f}"
+            f" after {trial.epochs} epochs"
+            for trial in self.ranking
+        ]
+        return f"Chosen by validation recall of short trainings: {named[0]}. Tried: {'; '.join(named[1:])}."
+
+    def to_json(self) -> dict[str, Any]:
+        """What a run folder holds: the same for the same seed, so without seconds."""
+        rows = [{name: value for name, value in row.items() if name != "seconds"} for row in self.table()]
+        return {"sentence": self.sentence, "tried": rows}
+
+    def _differing(self, trial: Trial) -> dict[str, Any]:
+        values = [one.to_json() for one in self.candidates]
+        return {
+            name: value for name, value in values[trial.candidate].items() if any(one[name] != value for one in values)
+        }
+
+
+@dataclass
+class _Stage:
+    """Reports the progress of a round, whose trainings count as one."""
+
+    name: str
+    epochs: int
+    report: Report
+    epoch: int = 0
+    best: float | None = None
+
+    def advance(self, loss: float, seconds: float) -> None:
+        self.epoch += 1
+        self.report(Progress(self.name, self.epoch, self.epochs, loss, self.best, seconds))
+
+
+def race(
+    known: Development,
+    candidates: Sequence[Settings],
+    budget: float,
+    report: Report = lambda progress: None,
+    encoder: Any = None,
+) -> Race:
+    """All candidates train briefly, the best go on to a longer round, until one is left (successive halving).
+
+    `budget` is what all rounds may cost, in whole trainings of one candidate; see `rounds_of`. A candidate trains for a
+    share of its own epochs, at least one. It starts again in every round, and its learning rate falls over the epochs
+    of that round: a short training with its whole schedule is a better guess than the first epochs of a long one.
+    Never looks at test.
+    """
+    if not candidates:
+        raise InputError("a race needs at least one candidate, got none")
+    rounds = rounds_of(len(candidates), budget)
+    entered, trials = list(range(len(candidates))), list[Trial]()
+    for number, (size, share) in enumerate(rounds, start=1):
+        entered = entered[:size]
+        short = {one: replace(candidates[one], epochs=max(1, int(share * candidates[one].epochs))) for one in entered}
+        stage = _Stage(f"race {number} of {len(rounds)}", sum(one.epochs for one in short.values()), report)
+        finished = []
+        for candidate, settings in short.items():
+            start = time.perf_counter()
+            valid = try_settings(known, settings, stage.advance, encoder)
+            stage.best = max(valid, stage.best or 0.0)
+            finished.append(Trial(candidate, number, settings.epochs, valid, time.perf_counter() - start))
+        trials += finished
+        entered = [trial.candidate for trial in sorted(finished, key=lambda trial: -trial.valid)]
+    return Race(tuple(candidates), tuple(trials))
+
+
+def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
+    """The number of candidates in each round of a race, and the share of their epochs that they train for.
+
+    A round keeps one candidate in eight for the next. Every round gets the same part of the budget, so fewer candidates
+    train for longer.
+
+    >>> rounds_of(4, 0.4), rounds_of(16, 3.2)
+    ([(4, 0.1)], [(16, 0.1), (2, 0.8)])
+    """
+    sizes = []
+    while candidates > 1:
+        sizes.append(candidates)
+        candidates = -(-candidates // KEPT)
+    return [(size, budget / (len(sizes) * size)) for size in sizes]
+
+
+def try_settings(
+    known: Development, settings: Settings, advance: Callable[[float, float], None], encoder: Any = None
+) -> float:
+    """Validation recall after all epochs of these settings; 0 if the loss diverged.
+
+    `advance` is called with the loss and the seconds of each epoch.
+    """
+    look, loss = Look(known, settings), math.nan
+    trainee = begin(Start(known.train, settings, known.intervened, encoder))
+    for _, loss, seconds in run_epochs(trainee, settings, settings.epochs):
+        advance(loss, seconds)
+    try:
+        return look.at(trainee) if math.isfinite(loss) else 0.0
+    except InputError:  # the vectors are no longer finite; if no candidate's are, the long training will report it
+        return 0.0

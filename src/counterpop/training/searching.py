@@ -1,0 +1,277 @@
+"""The search: from a split to the best model that the time allows, by short trainings that Optuna proposes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from counterpop.errors import InputError
+from counterpop.runs import Run
+from counterpop.splits import Development, Split
+from counterpop.training.backbones import BACKBONES
+from counterpop.training.fitting import candidates_of, read_settings, train
+from counterpop.training.loop import Progress, Report
+from counterpop.training.racing import try_settings
+from counterpop.training.settings import Settings
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
+
+ROUNDS = (0.35, 0.2)  # of the time; the rest is for the last training
+TRIALS = 16  # of the first round: a setting trains for the share of its epochs that lets about this many fit,
+SHORT = (0.05, 0.5)  # within these bounds,
+LONGER = 5.0  # and in the second round for this many times as much
+FINALISTS = 3  # of the first round, which enter the second
+SLOW = 0.25  # of a round's time: a setting that would take longer is dropped after its second epoch
+LEAST_FOR_IMPORTANCE = 8  # trials
+WIDTHS = (64, 128, 256, 512)
+FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbone, method and loss
+RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
+    "softmax": {"temperature": (0.05, 0.3), "logq": (-0.5, 1.0)}
+}
+POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
+
+
+class _TooSlow(Exception):
+    """A setting takes too long for the time that is left."""
+
+
+@dataclass(frozen=True)
+class _Space:
+    """What may vary: all that the user has not fixed."""
+
+    given: Mapping[str, Any]
+
+    @property
+    def backbones(self) -> list[str]:
+        if "backbone" in self.given:
+            return [self.given["backbone"]]
+        return [backbone.name for backbone in BACKBONES if backbone.builtin]
+
+    def first_points(self) -> Iterator[dict[str, Any]]:
+        """What is tried before Optuna proposes anything: the candidates of a race, also at twice the width."""
+        for backbone in self.backbones:
+            given = {**self.given, "backbone": backbone}
+            narrow = candidates_of(given)
+            if "loss" not in given:  # also what is too slow for a race
+                others = [loss for loss in narrow[0].method.losses if loss not in {one.loss for one in narrow}]
+                narrow += [read_settings(given | {"loss": loss}) for loss in others]
+            wide = [replace(one, dim=2 * one.dim) for one in narrow] if "dim" not in self.given else []
+            for one in [*narrow, *wide]:
+                point = {"backbone": backbone, "loss": one.loss, "dim": one.dim} | dict.fromkeys(FACTORS, 1.0)
+                yield point | {name: getattr(one, name) for name in self._ranges(one)}
+
+    def propose(self, trial: Trial) -> Settings:
+        """The settings of a trial, each chosen by Optuna unless it is given."""
+        chosen = dict(self.given) | {"backbone": trial.suggest_categorical("backbone", self.backbones)}
+        method = read_settings(chosen).method
+        if "loss" not in self.given:
+            chosen["loss"] = trial.suggest_categorical("loss", method.losses)
+        if "dim" not in self.given:
+            chosen["dim"] = trial.suggest_categorical("dim", WIDTHS)
+        base = read_settings(chosen)
+        for name, bounds in FACTORS.items():
+            if name not in self.given:
+                chosen[name] = getattr(base, name) * trial.suggest_float(name, *bounds, log=True)
+        for name, bounds in self._ranges(base).items():
+            chosen[name] = trial.suggest_float(name, *bounds)
+        return read_settings(chosen)
+
+    def describe(self, settings: Settings) -> dict[str, Any]:
+        """The settings that may vary, by name."""
+        return {
+            name: getattr(settings, name) for name in ("backbone", "loss", "dim", *FACTORS, *self._ranges(settings))
+        }
+
+    def _ranges(self, settings: Settings) -> dict[str, tuple[float, float]]:
+        """The numbers that matter for a loss, with their bounds."""
+        others = {} if settings.method.draws_negatives else POWERS
+        ranges = RANGES.get(settings.loss, others)
+        return {name: bounds for name, bounds in ranges.items() if name not in self.given}
+
+
+def search(
+    split: Split | Development,
+    *,
+    minutes: float = 10.0,
+    storage: str | Path | None = None,
+    refit: bool = True,
+    on_progress: Report | None = None,
+    **given: Any,
+) -> Run:
+    """The best run that can be had in about this many minutes, from nothing but a split.
+
+    Searches backbone, loss, width, learning rate, L2 and the draw of negatives by validation recall; a setting that is
+    given is kept. A first round of short trainings starts from known good settings and goes on with what Optuna (TPE)
+    proposes; the best three train for half of their epochs; the best of these is trained to the end and, unless `refit`
+    is False, again on train + validation. Settings too slow for the time, such as LightGCN on a large log, are dropped
+    after two epochs. `settings["search"]` of the run holds the leaderboard and how much each setting matters.
+
+    With `storage`, the name of a file, an interrupted search goes on where it stopped. Never looks at test.
+    Limit: what is tried depends on the speed of the machine, so a second search may choose other settings.
+    """
+    if not 0 < minutes < math.inf:
+        raise InputError(f"minutes must be a number above 0, got {minutes}")
+    known = split.development if isinstance(split, Split) else split
+    space = _Space({name: value for name, value in given.items() if value is not None})
+    report = on_progress or (lambda progress: None)
+    first = read_settings(dict(space.given)).to_json()
+    with _studies(storage, {name: first[name] for name in ("seed", "method", *space.given)}) as studies:
+        clock = _Clock(60 * minutes, studies, report)
+        clock.probe(known, read_settings(dict(space.given)))
+        for point in space.first_points():
+            studies[0].enqueue_trial(point, skip_if_exists=True)
+        _compare(known, space, clock, 0)
+        for finalist in _ranked(studies[0])[:FINALISTS]:
+            studies[1].enqueue_trial(finalist.params, skip_if_exists=True)
+        _compare(known, space, clock, 1)
+        board = [*_ranked(studies[1]), *_ranked(studies[0])]
+        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in board]
+        found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
+    best, seconds = board[0].user_attrs["row"], board[0].user_attrs["per_epoch"]
+    chosen = dict(space.given) | {name: value for name, value in best.items() if name not in ("round", "epochs")}
+    left = clock.seconds - clock.elapsed
+    most = max(1, int(left / (seconds * (2.2 if refit else 1.1))))  # the refit has more pairs; looks take time too
+    chosen["epochs"] = min(read_settings(chosen).epochs, max(most, best["epochs"]))
+    run = train(known, refit=refit, on_progress=report, **chosen)
+    return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows)}})
+
+
+class _Clock:
+    """The time of a search, of which interrupted calls have used some."""
+
+    def __init__(self, seconds: float, studies: tuple[Study, ...], report: Report) -> None:
+        self.seconds, self.studies, self._report = seconds, studies, report
+        self.share = SHORT[0]  # of its epochs that a setting trains for in the first round
+        self._used: float = sum(trial.user_attrs.get("seconds", 0.0) for study in studies for trial in study.trials)
+        self._start = time.perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        return self._used + time.perf_counter() - self._start
+
+    def ends(self, number: int) -> float:
+        """When a round ends, in seconds from the start of the search."""
+        return self.seconds * sum(ROUNDS[: number + 1])
+
+    def probe(self, known: Development, settings: Settings) -> None:
+        """Sets the share by the time of an epoch; the first, which may compile, does not count."""
+        took: list[float] = []
+        try_settings(known, replace(settings, epochs=3), lambda loss, seconds: took.append(seconds))
+        fits = ROUNDS[0] * self.seconds / (TRIALS * settings.epochs * min(took))
+        share = min(max(fits, SHORT[0]), SHORT[1])
+        self.share = self.studies[0].user_attrs.get("share", share)  # an interrupted search keeps its own
+        self.studies[0].set_user_attr("share", self.share)
+
+    def show(self, loss: float, seconds: float) -> None:
+        """Reports progress in seconds of both rounds."""
+        best = max((trial.value or 0.0 for study in self.studies for trial in _ranked(study)), default=None)
+        end = round(self.ends(len(ROUNDS) - 1))
+        self._report(Progress("search", min(end, round(self.elapsed)), end, loss, best, seconds))
+
+
+def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> None:
+    """One round: trains what waits in its study and, in the first, what Optuna proposes, until its time is over."""
+    from optuna.trial import TrialState
+
+    study, share = clock.studies[number], min(1.0, clock.share * LONGER**number)
+    limit = SLOW * (number + 1) * ROUNDS[number] * clock.seconds
+    while clock.elapsed < clock.ends(number) or not (number or _ranked(study)):  # something must be found
+        if number and not study.get_trials(deepcopy=False, states=[TrialState.WAITING]):
+            return
+        trial = study.ask()
+        settings = space.propose(trial)
+        short = replace(settings, epochs=max(1, int(share * settings.epochs)))
+        row = space.describe(settings) | {"round": number + 1, "epochs": short.epochs}
+        if _is_slow(study, row):
+            study.tell(trial, state=TrialState.PRUNED)
+            continue
+        took: list[float] = []
+
+        def advance(loss: float, seconds: float, took: list[float] = took, total: int = short.epochs) -> None:
+            took.append(seconds)
+            clock.show(loss, seconds)
+            if len(took) > 1 and min(took) * total > limit and _ranked(study):  # the first epoch may compile
+                raise _TooSlow
+
+        start = time.perf_counter()
+        try:
+            valid: float | None = try_settings(known, short, advance)
+        except _TooSlow:
+            valid = None
+        about = {"row": row, "per_epoch": min(took), "seconds": time.perf_counter() - start}
+        for name, value in about.items():
+            trial.set_user_attr(name, value)
+        study.tell(trial, valid, state=TrialState.PRUNED if valid is None else None)
+
+
+def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:
+    """Whether this backbone was too slow at this width or a smaller one."""
+    from optuna.trial import TrialState
+
+    dropped = study.get_trials(deepcopy=False, states=[TrialState.PRUNED])
+    rows = (trial.user_attrs["row"] for trial in dropped if "row" in trial.user_attrs)
+    return any(one["backbone"] == row["backbone"] and one["dim"] <= row["dim"] for one in rows)
+
+
+def _ranked(study: Study) -> list[FrozenTrial]:
+    """Finished trials, best first."""
+    from optuna.trial import TrialState
+
+    done = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
+    return sorted(done, key=lambda trial: -(trial.value or 0.0))
+
+
+def _importance(study: Study) -> dict[str, float]:
+    """How much of the difference between the best settings and the rest each one explains; empty after few trials."""
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    done = _ranked(study)
+    varied = [name for name in done[0].params if len({trial.params.get(name) for trial in done}) > 1]
+    varied = [name for name in varied if all(name in trial.params for trial in done)]
+    if len(done) < LEAST_FOR_IMPORTANCE or not varied:
+        return {}
+    return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator(), params=varied)
+
+
+def _sentence(rows: list[dict[str, Any]]) -> str:
+    best = {name: value for name, value in rows[0].items() if name not in ("round", "epochs", "valid")}
+    shown = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in best.items()
+    )
+    return f"Chosen by validation among {len(rows)} short trainings: {shown}."
+
+
+@contextmanager
+def _studies(storage: str | Path | None, given: Mapping[str, Any]) -> Iterator[tuple[Study, Study]]:
+    """The studies of the two rounds, in memory or in a file; Optuna reports only warnings meanwhile."""
+    try:
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+    except ModuleNotFoundError as error:
+        raise InputError("a search needs Optuna: pip install 'counterpop[search]'") from error
+    place = None if storage is None else optuna.storages.JournalStorage(JournalFileBackend(str(storage)))
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        options: dict[str, Any] = {"direction": "maximize", "storage": place, "load_if_exists": True}
+        studies = tuple(optuna.create_study(study_name=f"round {number}", **options) for number in (1, 2))
+        before = studies[0].user_attrs.get("given")
+        if before not in (None, given):
+            raise InputError(f"{storage} belongs to a search with other settings; continue that one or remove the file")
+        studies[0].set_user_attr("given", given)
+        seed = given["seed"] + len(studies[0].trials)  # a search that goes on must not propose the same again
+        studies[0].sampler = optuna.samplers.TPESampler(seed=seed)
+        for study in studies:  # what was interrupted is tried again
+            for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                study.enqueue_trial(trial.params)
+        yield studies[0], studies[1]
+    finally:
+        optuna.logging.set_verbosity(level)

@@ -1,0 +1,110 @@
+"""Settings that were not given are chosen by short trainings, the same as by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from counterpop.directions import find_directions
+from counterpop.errors import InputError
+from counterpop.splits import Split
+from counterpop.training import Progress, Settings, race, train
+from counterpop.training.backbones.contract import Start
+from counterpop.training.backbones.mf import MatrixFactorisation
+from counterpop.training.racing import rounds_of
+from counterpop.tuning import search_strengths
+
+QUICK = {"dim": 8, "epochs": 40, "lr": 0.1, "threads": 1, "ledger_every": 1}
+
+
+def by_hand(split: Split, epochs: int, **given: object) -> float:
+    """Validation recall after this many epochs, at rates that fall to nearly 0, at the best of the coarse strengths."""
+    settings = Settings(**QUICK | given)
+    trainee = MatrixFactorisation(Start(split.train, settings))
+    for epoch in range(epochs):
+        trainee.epoch(settings.lr * (epochs - epoch) / epochs)
+    model, (of_items, of_users) = trainee.model(), settings.method.looks
+    case = model.embeddings, find_directions(model, split.train), split.train, split.valid
+    return float(search_strengths(*case, item_strengths=of_items, user_strengths=of_users).values["recall"].max())
+
+
+def test_train_takes_the_loss_and_power_that_short_trainings_rank_first(split: Split) -> None:
+    run = train(split, refit=False, **QUICK)
+    tried = run.settings["race"]["tried"]
+    choices = [(row["loss"], row["negative_power"]) for row in tried]
+    assert choices == [("bpr", 0.0), ("bpr", 0.25), ("bce", 0.0), ("bce", 0.25)]
+    for row in tried:
+        assert row["round"] == 1 and row["epochs"] == 12  # of 40; a log this small may race three times as long
+        found = by_hand(split, 12, loss=row["loss"], negative_power=row["negative_power"])
+        assert row["valid"] == pytest.approx(found, abs=1e-12)
+    loss, power = choices[int(np.argmax([row["valid"] for row in tried]))]
+    assert (run.settings["loss"], run.settings["negative_power"]) == (loss, power)
+    assert run.settings["race"]["sentence"].startswith(
+        f"Chosen by validation recall of short trainings: loss {loss}, negative_power {power}: "
+    )
+    named = train(split, refit=False, loss=loss, negative_power=power, **QUICK)
+    assert "race" not in named.settings
+    assert np.array_equal(named.embeddings.item_vectors, run.embeddings.item_vectors)
+
+
+def test_what_the_user_names_is_not_raced(split: Split) -> None:
+    given = train(split, refit=False, negative_power=0.0, **QUICK).settings
+    assert [set(row) for row in given["race"]["tried"]] == [{"loss", "round", "epochs", "valid"}] * 2
+    assert given["negative_power"] == 0
+    given = train(split, refit=False, loss="bce", **QUICK).settings
+    assert [row["negative_power"] for row in given["race"]["tried"]] == [0.0, 0.25]
+    assert given["loss"] == "bce"
+
+
+@pytest.mark.parametrize("given", [{"method": "dice"}, {"method": "macr"}, {"epochs": 39}], ids=str)
+def test_without_a_choice_or_with_few_epochs_nothing_is_raced(split: Split, given: dict) -> None:
+    run = train(split, refit=False, **QUICK | given)
+    assert "race" not in run.settings
+    assert (run.settings["loss"], run.settings["negative_power"]) == (Settings(**given).loss, 0)
+
+
+def test_later_rounds_hold_the_best_of_the_round_before(split: Split) -> None:
+    rates = (1e-4, 0.02, 0.05, 0.1, 0.2, 1e-3, 1e-5, 0.5, 0.3)
+    candidates = [Settings(**QUICK | {"lr": rate, "epochs": 36}) for rate in rates]
+    stages: list[Progress] = []
+    found = race(split.development, candidates, 2.0, stages.append)
+    first, second = ([trial for trial in found.trials if trial.round == number] for number in (1, 2))
+    assert [trial.candidate for trial in first] == list(range(9))
+    assert {trial.epochs for trial in first} == {4} and {trial.epochs for trial in second} == {18}
+    best = sorted(first, key=lambda trial: -trial.valid)[:2]
+    assert [trial.candidate for trial in second] == [trial.candidate for trial in best]
+    assert found.winner is candidates[max(second, key=lambda trial: trial.valid).candidate]
+    assert [row["lr"] for row in found.table()[:9]] == list(rates)
+    assert Counter(p.stage for p in stages) == {"race 1 of 2": 36, "race 2 of 2": 36}
+    assert [p.epoch for p in stages if p.stage == "race 2 of 2"] == list(range(1, 37))
+    assert stages[-1].best == second[0].valid
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3, 4, 5, 9, 17, 64, 65])
+def test_a_race_costs_its_budget(candidates: int) -> None:
+    rounds = rounds_of(candidates, 2.0)
+    assert sum(size * share for size, share in rounds) == pytest.approx(2.0 if candidates > 1 else 0.0)
+    assert [size for size, _ in rounds][:1] == ([candidates] if candidates > 1 else [])
+    assert all(later <= -(-size // 8) for (size, _), (later, _) in pairwise(rounds))
+
+
+def test_a_candidate_whose_loss_diverges_loses(split: Split) -> None:
+    plain = QUICK | {"method": "plain", "reg": 0.0, "epochs": 120}
+    wild, tame = (Settings(**plain | {"lr": rate}) for rate in (80.0, 0.05))
+    found = race(split.development, [wild, tame], 1.0)
+    assert found.winner is tame
+    assert [trial.valid > 0 for trial in found.trials] == [False, True]
+
+
+def test_a_race_needs_candidates_and_validation(split: Split) -> None:
+    with pytest.raises(InputError, match="a race needs at least one candidate, got none"):
+        race(split.development, [], 1.0)
+    only = Settings(**QUICK)
+    assert race(split.development, [only], 1.0).winner is only
+    empty = dataclasses.replace(split.development, valid=split.valid.rows(np.zeros(len(split.valid), bool)))
+    with pytest.raises(InputError, match="training needs a validation part"):
+        race(empty, [only, only], 1.0)

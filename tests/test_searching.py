@@ -1,0 +1,92 @@
+"""The search: what it tries, what it keeps, and that an interrupted one goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import counterpop as cp
+from counterpop.training import searching
+
+FEW = {"epochs": 20, "check_every": 10, "threads": 1, "ledger_every": 4}
+
+
+@pytest.fixture(scope="module")
+def split() -> cp.Split:
+    return cp.split_uniform(cp.make_world(300, 150, mean_activity=20, seed=1).log, test=2, valid=2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def run(split: cp.Split) -> cp.Run:
+    return cp.search(split, minutes=0.15, backbone="mf", seed=0, **FEW)
+
+
+def test_the_leaderboard_is_sorted_and_its_first_row_is_trained(run: cp.Run) -> None:
+    rows = run.settings["search"]["leaderboard"]
+    for number in (1, 2):
+        values = [row["valid"] for row in rows if row["round"] == number]
+        assert values == sorted(values, reverse=True)
+    assert [row["round"] for row in rows] == sorted((row["round"] for row in rows), reverse=True)
+    best = {name: value for name, value in rows[0].items() if name not in ("round", "epochs", "valid")}
+    assert {name: run.settings[name] for name in best} == best
+    assert run.refit is not None
+
+
+def test_known_good_settings_are_tried_first(run: cp.Run) -> None:
+    rows = run.settings["search"]["leaderboard"]
+    default = cp.Settings()
+    first = {"loss": default.loss, "dim": default.dim, "lr": default.lr, "reg": default.reg, "negative_power": 0.0}
+    assert any(first.items() <= row.items() for row in rows)
+
+
+def test_a_given_setting_is_kept(split: cp.Split) -> None:
+    run = cp.search(split, minutes=0.02, backbone="mf", loss="bce", dim=8, refit=False, **FEW)
+    assert {(row["loss"], row["dim"]) for row in run.settings["search"]["leaderboard"]} == {("bce", 8)}
+    assert run.refit is None
+    assert run.embeddings.item_vectors.shape[1] == 8
+
+
+def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, tried = tmp_path / "search", list[str]()
+    options = {"minutes": 0.05, "storage": journal, "backbone": "mf", "dim": 8, **FEW}
+
+    def count(known: cp.Development, settings: cp.Settings, *rest: object) -> float:
+        rest[0](0.5, 0.01)  # type: ignore[operator]
+        tried.append(f"{settings.loss} {settings.negative_power} {settings.epochs}")
+        if len(tried) == 4:
+            raise KeyboardInterrupt
+        return 0.1 + len(tried) / 100
+
+    monkeypatch.setattr(searching, "try_settings", count)
+    with pytest.raises(KeyboardInterrupt):
+        cp.search(split, **options)
+    cp.search(split, **options)
+    _, *finished, interrupted, _ = tried[:5]  # each call starts with a probe of three epochs
+    assert len(finished) == 2
+    assert not set(finished) & set(tried[5:])
+    assert interrupted in tried[5:]
+    with pytest.raises(cp.InputError, match="belongs to a search with other settings"):
+        cp.search(split, **options | {"dim": 16})
+
+
+def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = {"mf": 0, "lightgcn": 0}
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> float:
+        for _ in range(settings.epochs):
+            epochs[settings.backbone] += 1
+            advance(0.5, 1e-4 if settings.backbone == "mf" else 100.0)  # type: ignore[operator]
+        return float(np.exp(-abs(settings.negative_power - 0.5)))
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    run = cp.search(split, minutes=0.02, threads=1, refit=False)
+    assert epochs["lightgcn"] <= 2 < epochs["mf"]
+    assert run.settings["backbone"] == "mf"
+
+
+@pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
+def test_time_must_be_a_number_above_0(split: cp.Split, minutes: float) -> None:
+    with pytest.raises(cp.InputError, match="minutes must be a number above 0"):
+        cp.search(split, minutes=minutes)
