@@ -82,5 +82,7 @@ def _read_part(folder: Path, name: str, users: Ids, items: Ids) -> tuple[Interac
         return None, None
     table = pl.read_parquet(folder / f"{name}.parquet")
     columns = {column: table[column].to_numpy() for column in table.columns}
-    own = {name: columns.get(name) for name in ("time", "weight")}
-    return Interactions(columns["user_ix"], columns["item_ix"], users, items, **own), columns.get("intervened")
+    log = Interactions(
+        columns["user_ix"], columns["item_ix"], users, items, columns.get("time"), weight=columns.get("weight")
+    )
+    return log, columns.get("intervened")

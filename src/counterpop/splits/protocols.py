@@ -132,9 +132,9 @@ def split_as_given(
     The other carves hold half as many pairs as the test, at most a quarter of train.
 
     For a uniform test, "auto" takes "matched": a uniform carve that resembles the test in two more ways. Its pairs have
-    weights (`Interactions.weight`) with which every item counts as in the test, however few pairs it could give. And the
-    users of an item are drawn with weights (number of the user's pairs) ** b, with the b by which the test's users seem
-    to have been drawn (`settings["leaning"]` of the manifest; 0 if activity did not matter). If the log has time, the
+    weights (`Interactions.weight`): every item counts as in the test, however few pairs it could give. And the users of
+    an item are drawn with weights (number of the user's pairs) ** b, with the b by which the test's users seem to have
+    been drawn (`settings["leaning"]` of the manifest; about 0 if activity did not matter). If the log has time, the
     latest pairs of an item are taken instead. `carve="uniform"` does neither.
     """
     _check(log, ordinary)
