@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from builders import make_log
-from counterpop.directions import ItemDirection, UserDirection, find_directions
+from counterpop.directions import RIDGE, ItemDirection, UserDirection, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
 from counterpop.ledger import Ledger
@@ -47,6 +47,8 @@ def test_the_head_of_the_toy_data() -> None:
         ("head-mean", (1, 1)),
         ("popularity-mean", (4 * 2 + 4 + 2, 3 * 2)),
         ("head-minus-tail", (1 - 3, 1 - 0)),
+        ("mean", (8, 2)),
+        ("svd", (1, 0)),  # the second moments are 24 and 4, and no product is left over
     ],
 )
 def test_popular_directions_by_hand(name: ItemDirection, expected: tuple[float, float]) -> None:
@@ -61,12 +63,48 @@ def test_popular_directions_by_hand(name: ItemDirection, expected: tuple[float, 
         ("ledger", (0 - 3, 2 - 0)),  # active users are 0 and 1: 6 of 9 rows; the third would make 8
         ("mean", (4, 6)),
         ("active-mean", (2, 1)),
+        ("svd", (1, 1 + 2**0.5)),  # the second moments are 10 and 18, and their product is 4
     ],
 )
 def test_conformity_directions_by_hand(name: UserDirection, expected: tuple[float, float]) -> None:
     found = find_directions(toy_model(), TRAIN, user=name)
     assert found.user.tolist() == unit(*expected)
     assert found.user.dtype == np.float32
+
+
+def ridge_twin(target: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Ridge regression as least squares with a row of its own for each penalty."""
+    penalty = np.sqrt(RIDGE * np.mean((vectors**2).sum(axis=1)))
+    rows = np.vstack([vectors, penalty * np.eye(vectors.shape[1])])
+    return np.linalg.lstsq(rows, np.append(target, np.zeros(vectors.shape[1])), rcond=None)[0]
+
+
+def test_ridge_directions_are_those_of_an_augmented_least_squares() -> None:
+    found = find_directions(toy_model(), TRAIN, "ridge", "ridge")
+    items, fame = np.array(ITEMS, float), np.log([5, 4, 2, 2])
+    assert found.item.tolist() == unit(*ridge_twin(fame - fame.mean(), items - items.mean(axis=0)))
+    lean = [np.log([5, 4, 2, 2]).mean(), np.log([5, 4]).mean(), np.log([5, 4]).mean(), np.log(5)]
+    assert found.user.tolist() == unit(*ridge_twin(np.array(lean), np.array(USERS, float)))
+
+
+def test_ridge_finds_the_axis_of_popularity_among_larger_ones() -> None:
+    draw = np.random.default_rng(0)
+    counts = np.maximum(1, draw.pareto(1.0, 400)).astype(int).clip(max=90)
+    log = make_log([(user, item) for item, count in enumerate(counts) for user in range(count)], 90, 400)
+    items = draw.normal(size=(400, 8)) * [5, 4, 3, 1, 1, 1, 1, 1]
+    items[:, 3] = np.log(counts)
+    model = Model(Embeddings(np.ones((90, 8), np.float32), items.astype(np.float32), log.user_ids, log.item_ids))
+    assert abs(find_directions(model, log, "ridge").item[3]) > 0.97
+    assert abs(find_directions(model, log, "svd").item[3]) < 0.2
+
+
+def test_singular_directions_point_to_the_side_of_the_mean() -> None:
+    for sign in (1, -1):
+        vectors = (sign * np.array(side, np.float32) for side in (USERS, ITEMS))
+        model = Model(Embeddings(*vectors, TRAIN.user_ids, TRAIN.item_ids))
+        found = find_directions(model, TRAIN, "svd", "svd")
+        assert sign * found.item[0] > 0.99
+        assert sign * found.user[1] > 0.9
 
 
 def test_every_estimator_gives_unit_vectors() -> None:
@@ -104,5 +142,6 @@ def test_vectors_that_cancel_have_no_direction() -> None:
     with pytest.raises(InputError, match="the conformity direction is zero"):
         find_directions(Model(vectors), TRAIN)
     vectors = Embeddings(np.array(USERS, np.float32), np.zeros((4, 2), np.float32), TRAIN.user_ids, TRAIN.item_ids)
-    with pytest.raises(InputError, match="the popular direction is zero"):
-        find_directions(Model(vectors), TRAIN)
+    for item in ("head-mean", "svd", "ridge"):
+        with pytest.raises(InputError, match="the popular direction is zero"):
+            find_directions(Model(vectors), TRAIN, item)

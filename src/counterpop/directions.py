@@ -13,8 +13,13 @@ from counterpop.errors import InputError
 from counterpop.interactions import Interactions, head
 from counterpop.runs import Model
 
-ItemDirection = Literal["ledger", "ledger-pull", "head-mean", "popularity-mean", "head-minus-tail"]
-UserDirection = Literal["ledger", "mean", "active-mean"]
+ItemDirection = Literal[
+    "ledger", "ledger-pull", "mean", "head-mean", "popularity-mean", "head-minus-tail", "svd", "ridge"
+]
+UserDirection = Literal["ledger", "mean", "active-mean", "svd", "ridge"]
+
+RIDGE = 10.0  # in mean squared lengths of the vectors; chosen on validation, see experiments/directions.md
+TINY = 1e-300  # a penalty for vectors that are all zero, whose regression is then zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +35,19 @@ def find_directions(
 ) -> Directions:
     """The popular and the conformity direction of a model.
 
-    Items: "ledger" the mean over popular items of pull - push, "ledger-pull" of only the pull, "head-mean"
-    the mean vector of popular items, "popularity-mean" the mean of all item vectors weighted by count,
-    "head-minus-tail" the mean vector of popular items less that of the rest. Users: "ledger" the mean of
-    pull - push over active users, "mean" the mean vector, "active-mean" that of active users. By default the
-    ledger where the model has one, else "head-mean" and "mean"; a model with a dial of its own has that for
-    users.
+    By default the ledger if the model has one, else "head-mean" for items and "mean" for users; a model with a dial of
+    its own has that for users. Which does best on which data: see experiments/directions.md.
+
+    Items:
+    "ledger" the mean of pull - push over popular items; "ledger-pull" of only the pull;
+    "mean" the mean vector; "head-mean" that of popular items; "popularity-mean" the mean weighted by count;
+    "head-minus-tail" the mean vector of popular items less that of the rest;
+    "svd" the first singular vector; "ridge" the ridge regression of log(1 + count) on the vectors.
+
+    Users:
+    "ledger" the mean of pull - push over active users; "mean" the mean vector; "active-mean" that of active users;
+    "svd" the first singular vector; "ridge" the ridge regression, on the vectors, of the mean log(1 + count) of the
+    user's items. It has no intercept: what all users have in common is conformity too.
 
     The mean of pull - push over *all* items is useless: every triple adds p to one item and takes it from
     another, so it cancels. Hence popular items only: see `interactions.head`.
@@ -52,27 +64,66 @@ def find_directions(
         )
     if ledger is None and (item.startswith("ledger") or user == "ledger"):
         raise InputError("this model has no ledger; take a direction from mean vectors, or train with a ledger")
-    popular, active = head(train.item_counts), head(train.user_counts)
-    items, users = model.embeddings.item_vectors, model.embeddings.user_vectors
-    if item == "ledger-pull" and ledger:
-        along_items = _mean(ledger.item_pull()[popular])
-    elif item == "ledger" and ledger:
-        along_items = _mean(ledger.item_pull()[popular]) - _mean(ledger.item_push()[popular])
-    elif item == "popularity-mean":
-        along_items = train.item_counts.astype(np.float64) @ items
-    elif item == "head-minus-tail":
-        along_items = _mean(items[popular]) - _mean(items[~popular])
-    else:
-        along_items = _mean(items[popular])
-    if user == "ledger" and ledger:
-        along_users = _mean(ledger.user_pull()[active]) - _mean(ledger.user_push()[active])
-    elif own is not None:
-        along_users = own.astype(np.float64)
-    elif user == "active-mean":
-        along_users = _mean(users[active])
-    else:
-        along_users = _mean(users)
-    return Directions(unit(along_items, "popular"), unit(along_users, "conformity"))
+    along_users = _of_users(model, train, user) if own is None else own.astype(np.float64)
+    return Directions(unit(_of_items(model, train, item), "popular"), unit(along_users, "conformity"))
+
+
+def _of_items(model: Model, train: Interactions, kind: ItemDirection) -> NDArray[np.float64]:
+    vectors, ledger, popular = model.embeddings.item_vectors, model.ledger, head(train.item_counts)
+    if ledger and kind.startswith("ledger"):
+        pull = _mean(ledger.item_pull()[popular])
+        return pull if kind == "ledger-pull" else pull - _mean(ledger.item_push()[popular])
+    match kind:
+        case "mean":
+            return _mean(vectors)
+        case "popularity-mean":
+            return np.asarray(train.item_counts.astype(np.float64) @ vectors)
+        case "head-minus-tail":
+            return _mean(vectors[popular]) - _mean(vectors[~popular])
+        case "svd":
+            return _first_singular(vectors)
+        case "ridge":
+            fame = np.log1p(train.item_counts)
+            return _regress(fame - fame.mean(), vectors - _mean(vectors))
+        case _:
+            return _mean(vectors[popular])
+
+
+def _of_users(model: Model, train: Interactions, kind: UserDirection) -> NDArray[np.float64]:
+    vectors, ledger, active = model.embeddings.user_vectors, model.ledger, head(train.user_counts)
+    if ledger and kind == "ledger":
+        return _mean(ledger.user_pull()[active]) - _mean(ledger.user_push()[active])
+    match kind:
+        case "active-mean":
+            return _mean(vectors[active])
+        case "svd":
+            return _first_singular(vectors)
+        case "ridge":
+            known = train.user_counts > 0
+            return _regress(mean_fame(train)[known], vectors[known].astype(np.float64))
+        case _:
+            return _mean(vectors)
+
+
+def mean_fame(log: Interactions) -> NDArray[np.float64]:
+    """(U,) how far each user's history leans to the head: the mean log(1 + count) of their items; 0 without items."""
+    fame = np.log1p(log.item_counts)[log.item_ix]
+    return np.bincount(log.user_ix, fame, log.n_users) / np.maximum(1, log.user_counts)
+
+
+def _regress(target: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ridge regression of the target on the vectors, without intercept; the penalty does not depend on their scale."""
+    gram = vectors.T @ vectors
+    penalty = RIDGE * np.trace(gram) / max(1, len(vectors))
+    return np.asarray(np.linalg.solve(gram + max(penalty, TINY) * np.eye(len(gram)), vectors.T @ target))
+
+
+def _first_singular(vectors: FloatArray) -> NDArray[np.float64]:
+    """The direction of the vectors' largest second moment, on the side of their mean; zero if they are all zero."""
+    wide = vectors.astype(np.float64)
+    values, directions = np.linalg.eigh(wide.T @ wide)
+    first = directions[:, -1] * (values[-1] > 0)
+    return np.asarray(-first if first @ _mean(vectors) < 0 else first)
 
 
 def _mean(vectors: FloatArray) -> NDArray[np.float64]:

@@ -76,7 +76,8 @@ def debias_files(
     origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
     origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
     adjusted = adjust(found.embeddings, found) if write_vectors else None
-    save_adjustment(found, out, adjusted, origin | {"seed": chosen.seed})
+    own = {name: getattr(chosen, name) for name in ("seed", "item_direction", "user_direction")}
+    save_adjustment(found, out, adjusted, origin | own)
     write_debiasing(found, Path(out) / "report.html", Path(sources.model or interactions).name)
     return found
 
@@ -103,7 +104,8 @@ def check_files(
                 f"({', '.join(missing) or 'it records none'}); give --user-vectors and --item-vectors, or --model"
             )
         sources = Sources(**paths)
-    settings = {name: origin[name] for name in ("target", "floor", "k", "seed") if name in origin} | settings
+    names = "target", "floor", "k", "seed", "item_direction", "user_direction"
+    settings = {name: origin[name] for name in names if name in origin} | settings
     vectors = sources.read()
     recorded = origin.get("columns") or {side: origin[side] for side in ("user", "item") if side in origin}
     new = read_interactions(interactions, **{**recorded, **columns})

@@ -10,7 +10,15 @@ from click.core import ParameterSource
 
 from counterpop.adapters.sources import Sources, check_files, debias_files
 from counterpop.cli import shell
-from counterpop.cli.options import floor_option, k_option, log_options, pop_columns, seed_option, target_option
+from counterpop.cli.options import (
+    direction_options,
+    floor_option,
+    k_option,
+    log_options,
+    pop_columns,
+    seed_option,
+    target_option,
+)
 from counterpop.cli.progress import output, working
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.drift import Drift
@@ -39,6 +47,7 @@ Does it still fit?
 @target_option(help="Metric to optimise on held-out pairs that hold every item about equally often.")
 @floor_option(help="Keep at least this share of the plain model's metric on ordinary held-out pairs.")
 @k_option()
+@direction_options
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the logs that have no vector.")
 @click.option("--write-vectors", is_flag=True, help="Also write the adjusted vectors, with their ids.")
 @click.option(

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 
+from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import Target
 
 
@@ -46,7 +47,14 @@ floor_option = partial(
     metavar="METRIC=SHARE",
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
-
+_DIRECTION_OPTIONS = tuple(
+    click.option(
+        f"--{side}-direction",
+        type=click.Choice(get_args(kinds)),
+        help=f"Direction to remove from {side} vectors. [default: ledger; {without} if there is none]",
+    )
+    for side, kinds, without in (("item", ItemDirection, "head-mean"), ("user", UserDirection, "mean"))
+)
 _LOG_OPTIONS = (
     _option("--user", default="user", help="Column of user ids in the logs."),
     _option("--item", default="item", help="Column of item ids in the logs."),
@@ -62,11 +70,14 @@ _LOG_OPTIONS = (
 LOG_OPTIONS = ("user", "item", "rating", "min_rating", "header", "lists")
 
 
-def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that say how logs are read."""
-    for option in reversed(_LOG_OPTIONS):
+def _several(options: tuple[Callable[..., Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
         function = option(function)
     return function
+
+
+log_options = partial(_several, _LOG_OPTIONS)  # how logs are read
+direction_options = partial(_several, _DIRECTION_OPTIONS)
 
 
 def pop_columns(options: dict[str, Any]) -> dict[str, Any]:

@@ -109,6 +109,12 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     show_default=True,
     help="Train again on train + validation for the chosen epochs.",
 )
+@click.option(
+    "--ensemble",
+    type=click.IntRange(min=1),
+    help="Train this many models from different seeds and use them as one, this many times as wide. [default: 1]",
+)
+@click.option("--reduce", type=click.IntRange(min=1), help="Reduce the vectors to this width. [default: keep it]")
 @number("lr", "Learning rate.")
 @choice("schedule", get_args(options.Schedule), "How the learning rate falls.")
 @number("reg", "L2.")
@@ -140,7 +146,6 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 def command(
     split: str,
     out: str,
-    refit: bool,
     normalise: bool | None,
     given: dict[str, Any],
     auto: bool,
@@ -161,6 +166,8 @@ def command(
     """
     if minutes is not None and not auto:
         raise click.UsageError("--minutes goes with --auto")
+    if auto and (settings["ensemble"] or settings["reduce"]):
+        raise click.UsageError("--ensemble and --reduce do not go with --auto; train again at the settings it finds")
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
@@ -170,16 +177,17 @@ def command(
     journal = Path(f"{out}.search")  # kept until the run is saved
     make = partial(search, minutes=minutes or MINUTES, storage=journal) if auto else train
     with nullcontext(None) if quiet else training_progress() as show:
-        run = make(known, refit=refit, on_progress=show, normalised=normalise, **settings)
+        run = make(known, on_progress=show, normalised=normalise, **settings)
     seconds = time.perf_counter() - start
     artifacts.save_run(run, out, split)
     journal.unlink(missing_ok=True)
     epochs = run.settings["chosen_epochs"]
-    best = max(entry["valid"] for entry in run.history if "valid" in entry)
+    best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
         for tried in filter(None, map(run.settings.get, ("race", "search"))):
             output.print(tried["sentence"])
+        _print_ensemble(run.settings)
         output.print(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
             f"{seconds:.1f} s. Wrote {out}."
@@ -193,3 +201,20 @@ def command(
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,
     }
+
+
+def _print_ensemble(made: dict[str, Any]) -> None:
+    """The validation recall of the members, of all together, and after a reduction."""
+    if "members" not in made:
+        return
+    recalls = [member["valid_recall"] for member in made["members"]]
+    together = made.get("valid_recall_before_reduction", made["valid_recall"])
+    output.print(
+        f"Ensemble of {len(recalls)}: validation recall for a member on average {sum(recalls) / len(recalls):.4f}, "
+        f"together {together:.4f}."
+    )
+    if "reduce" in made:
+        output.print(
+            f"Reduced to a width of {made['reduce']}: validation recall {together:.4f} before, "
+            f"{made['valid_recall']:.4f} after."
+        )

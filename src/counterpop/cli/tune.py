@@ -9,12 +9,9 @@ from rich.table import Table
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import floor_option, k_option, seed_option, target_option
+from counterpop.cli.options import direction_options, floor_option, k_option, seed_option, target_option
 from counterpop.cli.progress import output, working
-from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import Tuned, Which, tune
-
-DIRECTION = "Direction to remove from {} vectors. [default: ledger; {} if the run has none]"
 
 
 @click.command(epilog="Example: counterpop tune RUN --point balanced --price 0.05")
@@ -30,10 +27,7 @@ DIRECTION = "Direction to remove from {} vectors. [default: ledger; {} if the ru
 )
 @floor_option()
 @k_option()
-@click.option(
-    "--item-direction", type=click.Choice(get_args(ItemDirection)), help=DIRECTION.format("item", "head-mean")
-)
-@click.option("--user-direction", type=click.Choice(get_args(UserDirection)), help=DIRECTION.format("user", "mean"))
+@direction_options
 @seed_option(help="Deals the users into folds.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start
-from counterpop.training.loop import Progress, begin, memory_errors, train_and_choose, train_for
+from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
+from counterpop.training.loop import Look, Progress, Report, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
 from counterpop.training.settings import Settings
 
@@ -34,6 +35,8 @@ def train(
     *,
     encoder: Encoder | None = None,
     refit: bool = True,
+    ensemble: int = 1,
+    reduce: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> Run:
@@ -50,26 +53,67 @@ def train(
     `encoder` is a torch module of your own that is called without arguments and returns (user vectors, item vectors), a
     row for each user and item of the split in its order; or a function that builds such a module from the interactions
     it will be trained on. The module itself stays as it is: a copy is trained.
+
+    `ensemble=N` trains N models from different seeds and returns them as one, N times as wide: see `combine`. `reduce`
+    brings its width down to this number: see `reduce_width`. The run's settings then name the members, with the
+    validation recall of each, of all together, and after the reduction. `history` is that of the first member.
     """
     known = split.development if isinstance(split, Split) else split
     candidates = candidates_of(settings, encoder)
     if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
+    if not isinstance(ensemble, int) or ensemble < 1:
+        raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
     report = on_progress or (lambda progress: None)
     with memory_errors(candidates[0]):
         longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
         raced = race(known, candidates, longer * RACE_BUDGET, report, encoder)
-        chosen = raced.winner
-        start = Start(known.train, chosen, known.intervened, encoder)
-        model, epochs, history = train_and_choose(begin(start), known, chosen, report)
-        again = None
-        if refit:
-            start = Start(known.refit_train(), chosen, known.refit_intervened(), encoder)
-            again = train_for(begin(start), chosen, epochs, report)
+        members: list[Run] = []
+        for seed in member_seeds(raced.winner.seed, ensemble):
+            place = f" {len(members) + 1} of {ensemble}" if ensemble > 1 else ""
+            start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
+            members.append(_train_member(start, known, refit, _placed(report, place)))
+            if reduce is not None:  # better now than after the other members
+                check_reduction(members[0].model, reduce, ensemble)
+    run = members[0]
+    if ensemble > 1 or reduce is not None:
+        run = _as_one(members, reduce, Look(known, raced.winner))
+    return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
+
+
+def _placed(report: Report, place: str) -> Report:
+    """Reports progress with the place of a member in the name of its stage."""
+    return lambda progress: report(replace(progress, stage=progress.stage + place))
+
+
+def _train_member(start: Start, known: Development, refit: bool, report: Report) -> Run:
+    """A run of one model."""
+    settings = start.settings
+    model, epochs, history = train_and_choose(begin(start), known, settings, report)
+    again = None
+    if refit:
+        start = replace(start, train=known.refit_train(), intervened=known.refit_intervened())
+        again = train_for(begin(start), settings, epochs, report)
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
-    made |= {"race": raced.to_json()} if raced.trials else {}
-    return Run(model, again, chosen.to_json() | made, tuple(history))
+    return Run(model, again, settings.to_json() | made, tuple(history))
+
+
+def _as_one(members: Sequence[Run], reduce: int | None, look: Look) -> Run:
+    """The run of an ensemble; settings and history are those of its first member."""
+    model, refits = combine([run.model for run in members]), [run.refit for run in members if run.refit]
+    refit = combine(refits) if refits else None
+    made: dict[str, Any] = {"ensemble": len(members), "valid_recall": look.of_model(model)}
+    made["members"] = [
+        {name: run.settings[name] for name in ("seed", "chosen_epochs")} | {"valid_recall": look.of_model(run.model)}
+        for run in members
+    ]
+    if reduce is not None:
+        model, refit = reduce_width(model, reduce), refit and reduce_width(refit, reduce)
+        made |= {"reduce": reduce, "valid_recall_before_reduction": made["valid_recall"]}
+        made["valid_recall"] = look.of_model(model)
+    first = members[0]
+    return Run(model, refit, first.settings | {"dim": model.embeddings.dim} | made, first.history)
 
 
 def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:

@@ -16,7 +16,7 @@ from counterpop.splits import Development
 from counterpop.training.backbones import find_backbone
 from counterpop.training.backbones.contract import Start, Trainable
 from counterpop.training.settings import Settings
-from counterpop.tuning import choose_strengths
+from counterpop.tuning import Grid, choose_strengths
 
 Report = Callable[["Progress"], None]
 
@@ -28,7 +28,8 @@ class Progress:
     """Where training stands, after each epoch."""
 
     stage: str
-    """"train"; "refit" for the second training on train + validation; "race 1 of 3" while settings are compared."""
+    """"train"; "refit" for the second training on train + validation; "race 1 of 3" while settings are compared.
+    Of an ensemble with the member: "train 2 of 5"."""
     epoch: int
     epochs: int
     loss: float
@@ -126,9 +127,18 @@ class Look:
             draw = settings.generator("check")
             users = np.sort(draw.choice(users, CHECK_USERS, replace=False))
         self._known, self._users = known, users
-        self._strengths = settings.method.looks
+        self._strengths, self._threads = settings.method.looks, settings.threads
 
     def at(self, trainee: Trainable) -> float:
-        """Recall@20 of the model."""
-        grid = trainee.look(self._known, self._users, self._strengths)
-        return grid.at(*choose_strengths(grid))["recall"]
+        """Recall@20 of a model in training."""
+        return _best_recall(trainee.look(self._known, self._users, self._strengths))
+
+    def of_model(self, model: Model) -> float:
+        """Recall@20 of a trained model."""
+        from counterpop.training.native import look_at
+
+        return _best_recall(look_at(model, self._known, self._users, self._strengths, self._threads))
+
+
+def _best_recall(grid: Grid) -> float:
+    return grid.at(*choose_strengths(grid))["recall"]
