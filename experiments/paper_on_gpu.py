@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -22,16 +23,20 @@ import torch
 from run_cells import read_split
 
 import counterpop as cp
-from counterpop.evaluation import Evaluation, compare, measure
-from counterpop.paper.accuracy import make_losses, make_table3
+from counterpop.paper.ablation import make_table5
+from counterpop.paper.accuracy import make_table3
 from counterpop.paper.cells import reasons, run_cell
 from counterpop.paper.cost import make_table4
-from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
-from counterpop.paper.plan import Plan
+from counterpop.paper.estimators import make_directions
+from counterpop.paper.gradients import make_figure1
+from counterpop.paper.groups import make_groups
+from counterpop.paper.losses import make_losses
+from counterpop.paper.plan import CANDIDATES, Plan
 from counterpop.paper.proportion import make_proportion
 from counterpop.paper.published import BACKBONES, DATASETS, METHODS
 from counterpop.paper.results import Item
-from counterpop.paper.runs import Bench, Tools
+from counterpop.paper.runs import Bench, K, Tools
+from counterpop.paper.strengths import make_strengths
 from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.measuring import search_on_device
 
@@ -44,6 +49,7 @@ MAKE = {
     "groups": make_groups,
     "proportion": make_proportion,
     "strengths": make_strengths,
+    "directions": make_directions,
 }
 ROWS = 2048  # users whose scores are on the device at a time
 
@@ -60,24 +66,21 @@ def tools_on(device: str) -> Tools:
         k: int,
         item_strengths: Strengths = STRENGTHS,
         user_strengths: Strengths = STRENGTHS,
+        user_groups: np.ndarray | None = None,
     ) -> cp.Grid:
         users, items, popular, conform = (
             torch.from_numpy(array).to(device)
             for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
         )
         both = item_strengths, user_strengths
-        return search_on_device((users, items), (popular, conform), train, held, k=k, strengths=both)
 
-    def tune(run: cp.Run, known: cp.Development, k: int) -> cp.Tuned:
-        dials = run.model.dials or cp.Dials()
-        directions = cp.find_directions(run.model, known.train)
-        over = {"k": k, "item_strengths": dials.item_strengths, "user_strengths": dials.user_strengths}
-        grid = search(run.model.embeddings, directions, known.train, known.valid, **over)
-        if run.refit is not None:
-            directions = cp.find_directions(run.refit, known.refit_train())
-        strengths = cp.choose_strengths(grid)
-        model = {"embeddings": run.embeddings, "seen": known.refit_train(), "refit": run.refit is not None}
-        return cp.Tuned(directions.item, directions.user, *strengths, **model, grid=grid, ordinary=None)
+        def grid(part: cp.Interactions) -> cp.Grid:
+            return search_on_device((users, items), (popular, conform), train, part, k=k, strengths=both)
+
+        if user_groups is None:
+            return grid(held)
+        folds = [held.rows(user_groups[held.user_ix] == fold) for fold in range(int(user_groups.max()) + 1)]
+        return replace(grid(held), user_groups=tuple(grid(part) for part in folds if len(part)))
 
     def lists(adjustment: cp.Recommender, users: np.ndarray, k: int) -> np.ndarray:
         vectors, seen = adjustment.embeddings, adjustment.seen
@@ -95,18 +98,13 @@ def tools_on(device: str) -> Tools:
             found[start : start + ROWS] = np.where(there, best.indices.cpu().numpy(), -1)
         return found
 
-    def evaluate(adjustment: cp.Recommender, split: cp.Split, *, on: str, k: int, resamples: int) -> Evaluation:
+    def measure(adjustment: cp.Recommender, split: cp.Split, resamples: int = 0) -> cp.Measures:
         known = split.development
         train = known.refit_train() if adjustment.refit else known.train
         users = np.flatnonzero(split.test.user_counts).astype(np.int32)
-        plain, adjusted = (
-            measure(lists(one, users, k), users, train, split.test, resamples=resamples)
-            for one in (adjustment.with_strengths(0.0, 0.0), adjustment)
-        )
-        strengths = adjustment.item_strength, adjustment.user_strength
-        return Evaluation(k, "test", *strengths, plain, adjusted, compare(adjusted, plain))
+        return cp.measure(lists(adjustment, users, K), users, train, split.test, resamples=resamples)
 
-    return Tools(read_split, tune, evaluate, search)
+    return Tools(read_split, measure, search)
 
 
 def main() -> None:
@@ -119,15 +117,14 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--backbone", choices=BACKBONES)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--baseline-seeds", type=int)
-    parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--candidates", type=int, default=CANDIDATES)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.methods != METHODS and given.items != ["cells"]:
         parser.error("--methods goes with cells only")
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
-    plan = Plan(given.quick, given.wide, given.seeds, given.baseline_seeds, device=given.device, backbones=backbones)
+    plan = Plan(given.quick, given.candidates, given.seeds, device=given.device, backbones=backbones)
     bench = Bench(given.data, given.runs, plan, tools=tools_on(given.device))
     bench.paths = {name: bench.paths[name] for name in given.datasets if name in bench.paths}
 

@@ -58,6 +58,6 @@ def some_item() -> Item:
                 [{"name": "Recall@20", "x": [0, 0.2], "y": [0, 0.2], "z": grid, "chosen": [0.2, 0]}],
             ),
         ),
-        (Claim("It is above plain.", "confirmed", "In 4 of 4 cases, " + "and so on " * 30),),
+        (Claim("V-B", "It is above plain.", "confirmed", "In 4 of 4 cases, " + "and so on " * 30),),
         missing=("LightGCN: left out.",),
     )

@@ -33,7 +33,16 @@ def make_report(name: str, seed: int) -> RunReport:
     history = [{"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)]
     evaluation = evaluate(adjustment, split, resamples=100)
     return RunReport(
-        name, {"dim": 7, "versions": {"numpy": "2"}}, history, evaluation, train.item_counts, adjustment.grid, ledger
+        *(
+            name,
+            {"dim": 7, "versions": {"numpy": "2"}},
+            history,
+            evaluation,
+            train.item_counts,
+            adjustment.grid,
+            ledger,
+        ),
+        tuning={"target": "recall"} | adjustment.to_json(),
     )
 
 

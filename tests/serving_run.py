@@ -33,7 +33,7 @@ def make_run(folder: Path, seed: int = 0, refit: bool = False) -> Path:
     tuned = cp.tune(run, split, point="gain")
     folder.mkdir(parents=True, exist_ok=True)
     cp.save_run(run, folder / "run", split)
-    cp.save_tuning(folder / "run", tuned, tuned.grid, {"target": "recall", "k": 20})
+    cp.save_tuning(folder / "run", tuned, tuned.grid, {"target": "recall", "k": 20} | tuned.to_json())
     named = sorted(set(table["item"]))[::2]
     pl.DataFrame({"item": named, "title": [f"The {i} <b>&" for i in named]}).write_csv(folder / "names.csv")
     return folder / "run"

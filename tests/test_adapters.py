@@ -125,7 +125,7 @@ def test_the_implicit_example_lowers_popularity_in_implicit_s_own_lists() -> Non
     names["model"].user_factors = fix.embeddings.user_vectors
     plain, _ = names["model"].recommend(everyone, seen, N=20)
     counts = names["log"].item_counts
-    assert counts[debiased].mean() < 0.8 * counts[plain].mean()
+    assert counts[debiased].mean() < 0.9 * counts[plain].mean()  # within the price that "balanced" allows
 
 
 # --- FAISS and USearch

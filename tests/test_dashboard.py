@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,6 +167,28 @@ def test_the_url_keeps_sliders_and_user(browser: Any, served: tuple[Server, Serv
         assert got == tuple(f"{strength:g}" for strength in strengths)
 
 
+def test_gain_and_price_come_with_intervals_and_named_points(
+    browser: Any, served: tuple[Server, ServedModel], folder: Path
+) -> None:
+    server, model = served
+    split, measured = cp.load_split(folder / "run"), server.measures()
+    assert list(measured["points"]) == ["gain", "balanced", "free"]
+    with opened(browser, server.url) as page:
+        assert page.inner_text("#chosen") == measured["sentence"] == model.tuning["sentence"]
+        page.click("text=Gain >> nth=0")
+        item, user = measured["points"]["gain"]
+        assert (page.inner_text("#item-shown"), page.inner_text("#user-shown")) == (f"{item:g}", f"{user:g}")
+        found = cp.evaluate(model.recommender.with_strengths(item, user), split, "valid")
+        lost = found.price["lost"]
+        tile = page.locator('.tile[data-metric="price"]').inner_text().replace("−", "-")
+        assert f"{100 * lost:.1f} %" in tile
+        low, high = (float(end) for end in re.search(r"\((\S+) to (\S+)\)", tile).groups())
+        assert low < 100 * lost < high
+        assert high - low == pytest.approx(100 * (found.price["high"] - found.price["low"]), rel=0.6)  # ten groups only
+        labels = page.locator("#curve text").all_text_contents()
+        assert {"gain", "balanced", "free"} <= {name for label in labels for name in label.split(", ")}
+
+
 def test_everything_works_by_keyboard(browser: Any, served: tuple[Server, ServedModel]) -> None:
     with opened(browser, served[0].url) as page:
         page.focus("#item")
@@ -189,6 +212,7 @@ def test_a_click_on_the_curve_moves_the_sliders(browser: Any, served: tuple[Serv
     with opened(browser, server.url) as page:
         page.select_option("#x", "gini")
         page.select_option("#y", "ndcg")
+        page.locator("#curve .start").scroll_into_view_if_needed()
         place = page.locator("#curve .start").bounding_box()
         page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
         move_to = float(page.inner_text("#item-shown")), float(page.inner_text("#user-shown"))

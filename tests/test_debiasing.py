@@ -37,7 +37,8 @@ def planted(world: World, amount: float) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("later", [True, False])
 def test_planted_popularity_is_taken_out(taste_world: World, split: cp.Split, later: bool) -> None:
     users, items = planted(taste_world, 0.5)
-    fix = cp.debias(users, items, split.train, holdout=split.valid if later else None)
+    given = {"holdout": split.valid, "point": "gain"} if later else {}  # a small holdout: much cannot be told apart
+    fix = cp.debias(users, items, split.train, **given)
     assert fix.gained
     assert (fix.agreement is None) is later
     assert fix.uniform.comparison["recall"]["low"] > 0
@@ -170,8 +171,6 @@ def test_targets_and_floors(taste_world: World, split: cp.Split) -> None:
     bound = cp.debias(users, items, split.train, floor={"recall": 0.98}, target="average_popularity")
     assert free.uniform.adjusted.average_popularity < bound.uniform.adjusted.average_popularity
     assert bound.uniform.adjusted.average_popularity < bound.uniform.plain.average_popularity
-    assert "recall falls from" in free.price
-    assert cp.debias(users, items, split.train, holdout=split.valid).price == ""  # a gain on both parts
     plain, chosen = (bound.ordinary_grid.at(*pair)["recall"] for pair in ((0.0, 0.0), bound.tried))
     assert chosen >= 0.98 * plain
     for target, sign in (("gini", -1), ("tail_share", 1), ("ndcg", 1)):
@@ -179,12 +178,12 @@ def test_targets_and_floors(taste_world: World, split: cp.Split) -> None:
         assert found.gained
         assert sign * (getattr(found.uniform.adjusted, target) - getattr(found.uniform.plain, target)) > 0
     with pytest.warns(
-        cp.CounterpopWarning, match="the target coverage without a floor takes the strengths that move it most"
+        cp.CounterpopWarning, match="the target coverage without a limit takes the strengths that move it most"
     ):
-        cp.debias(users, items, split.train, holdout=split.valid, target="coverage")
+        cp.debias(users, items, split.train, holdout=split.valid, target="coverage", point="gain")
     with pytest.raises(InputError, match="floor must name one of"):
         cp.debias(users, items, split.train, floor={"speed": 0.9})
-    with pytest.raises(InputError, match="'metric' is not a setting; there are target, floor, k"):
+    with pytest.raises(InputError, match="'metric' is not a setting; there are target, point, price, floor, k"):
         cp.debias(users, items, split.train, metric="recall")
 
 
@@ -198,13 +197,12 @@ def test_coverage_and_gini_are_better_if_the_intervals_do_not_overlap() -> None:
     near = Effect(low, same, {})  # type: ignore[arg-type]
     assert near.gain("coverage") > 0
     assert not near.is_better("coverage")
-    assert near.proof("coverage") == "the 95 % intervals overlap"
 
 
 def test_the_curve_holds_every_point_and_its_frontier(taste_world: World, split: cp.Split) -> None:
-    found = cp.debias(*planted(taste_world, 0.5), split.train, holdout=split.valid)
+    found = cp.debias(*planted(taste_world, 0.5), split.train, holdout=split.valid, point="gain")
     curve = found.curve()
-    assert len(curve["frontier"]) == 121
+    assert len(curve["frontier"]) == 169
     points = np.column_stack([curve["uniform_recall"], curve["ordinary_recall"]])
     for n, point in enumerate(points):
         beaten = ((points >= point).all(axis=1) & (points > point).any(axis=1)).any()
@@ -212,6 +210,32 @@ def test_the_curve_holds_every_point_and_its_frontier(taste_world: World, split:
     at = (curve["item_strength"] == found.tried[0]) & (curve["user_strength"] == found.tried[1])
     assert curve["uniform_recall"][at] == curve["uniform_recall"].max()
     assert found.ordinary_grid.at(0.4, 0.6)["ndcg"] in curve["ordinary_ndcg"]
+    assert len(found.frontier) == curve["frontier"].sum()
+
+
+def test_points_have_gain_and_price_on_users_who_were_not_tuned_on(taste_world: World, split: cp.Split) -> None:
+    users, items = planted(taste_world, 0.5)
+    with pytest.warns(cp.CounterpopWarning, match="a gain that is judged without a later log may be none"):
+        most = cp.debias(users, items, split.train, point="gain")
+    found = cp.debias(users, items, split.train)
+    assert found.points == most.points and set(found.points) == {"gain", "balanced", "free"}
+    assert most.points["gain"].proven and most.points["gain"].price > 0.05  # beyond what "balanced" may cost
+    for fix, name in ((most, "gain"), (found, "balanced")):
+        point, told = fix.points[name], fix.to_json()
+        assert fix.gained and fix.tried == (point.item_strength, point.user_strength)
+        plain, adjusted = fix.uniform.plain, fix.uniform.adjusted
+        assert point.gain == pytest.approx(adjusted.recall - plain.recall)
+        assert point.price == pytest.approx(1 - fix.ordinary.adjusted.recall / fix.ordinary.plain.recall)
+        assert point.low < point.gain < point.high and point.price_low < point.price < point.price_high
+        assert (told["point"], told["gain"], told["price"], told["proven"]) == (name, point.gain, point.price, True)
+        assert f"at a price of {100 * point.price:.1f} % of ordinary recall" in fix.sentences[0]
+    assert found.points["balanced"].price <= 0.05 and found.allowed_price == 0.05
+    none = cp.debias(users, items, split.train, price=0.0, floor={"recall": 1.0}, seed=3)
+    assert none.gained == none.points["balanced"].proven and (none.points["balanced"].price <= 0 or not none.gained)
+    dear = cp.debias(users, 3 * items - 2 * items.mean(axis=0), split.train, price=0.0)
+    assert dear.gained or "NO PROVEN POINT KEEPS THE PRICE" in dear.sentences[0] or "no gain" in dear.sentences[0]
+    with pytest.raises(InputError, match=r"price is a share of ordinary recall, at least 0 and below 1, got 2"):
+        cp.debias(users, items, split.train, price=2)
 
 
 def test_large_catalogues_use_a_sample_of_the_users(
@@ -367,13 +391,16 @@ def test_the_page_says_what_was_found(taste_world: World, split: cp.Split, tmp_p
     spread = cp.debias(*planted(taste_world, 0.5), log, target="gini", floor={"recall": 0.9})
     write_debiasing(spread, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "improve gini (the 95\u00a0% intervals do not overlap)" in page
-    row = dict(found.uniform.comparison["recall"], p_value=0.047)
-    unsure = replace(found.uniform, comparison=found.uniform.comparison | {"recall": row})
-    write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, uniform=unsure), tmp_path / "page.html")
+    assert "gini improves by" in page
+    unsure = {name: replace(point, proven=False, p_value=0.047) for name, point in found.points.items()}
+    write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, points=unsure), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Not significant: leave the vectors as they are" in page
-    assert "not significantly (p = 0.047, and p &lt; 0.01 is required)" in page
+    assert "Strengths stay 0, because no gain is proven." in page and "Proof takes p &lt; 0.01." in page
+    dear = unsure | {"gain": found.points["gain"]}
+    write_debiasing(replace(found, item_strength=0.0, user_strength=0.0, points=dear), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Not at this price: leave the vectors as they are" in page and "NO PROVEN POINT KEEPS THE PRICE" in page
     left = cp.debias(taste_world.user_taste, taste_world.item_taste, log, holdout=split.valid)
     segments = cp.Segments("activity", (5.0, 9.0), ((0.0, 0.2), (0.4, 0.6), (1.0, 1.2)))
     write_debiasing(replace(left, segments=segments, by_segment=left.uniform), tmp_path / "page.html")

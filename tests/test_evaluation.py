@@ -317,7 +317,7 @@ def test_gain_and_price_against_plain_numpy(adjustment: Recommender, split: Spli
     plain, adjusted = by_hand(first, known.train, known.ordinary, 10)  # at the strengths of the model, not the trial's
     assert (ordinary.plain.recall, ordinary.adjusted.recall) == pytest.approx((plain.mean(), adjusted.mean()))
     assert np.array_equal(ordinary.plain.users, np.unique(known.ordinary.user_ix))
-    assert found.price["change"] == pytest.approx(adjusted.mean() / plain.mean() - 1) and plain.mean() > 0
+    assert found.price["lost"] == pytest.approx(1 - adjusted.mean() / plain.mean()) and plain.mean() > 0
     assert ordinary.before_refit == refit and not ordinary.even and ordinary.ordinary is None
     # the interval of a ratio of means: the delta method
     part = (adjusted - adjusted.mean() / plain.mean() * plain) / plain.mean()

@@ -328,6 +328,17 @@ def test_a_refit_of_cause_counts_validation_as_intervened(world: World) -> None:
     assert run.refit.embeddings.item_vectors.shape == (world.log.n_items, 8)
 
 
+@pytest.mark.parametrize("dim", [3, 48])
+def test_the_penalty_of_cause_is_a_mean_over_the_width(dim: int, log: Interactions) -> None:
+    """Control vectors all 2, treatment vectors all 5: each item of a triple costs penalty x 9, at any width."""
+    settings = settings_for(method=CausE(0.5), dim=dim, reg=0.0)
+    loss = settings.method.torch(log, settings)
+    users = torch.zeros(log.n_users, dim)
+    items = torch.cat([torch.full((log.n_items, dim), 2.0), torch.full((log.n_items, dim), 5.0)])
+    total, losses = loss(users, items, torch.tensor([[0, 1], [3, 4], [7, 8]]))
+    assert (total - losses.sum()).item() == pytest.approx(2 * 2 * 0.5 * 9, rel=1e-5)
+
+
 def test_treated_rows_teach_only_the_second_vectors() -> None:
     log = make_log([(0, 0), (0, 1), (1, 2), (1, 3), (2, 0), (2, 3)], 3, 40)
     treated = np.array([True, False, False, False, False, True])

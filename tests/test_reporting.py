@@ -116,7 +116,7 @@ def test_names_and_settings_are_never_markup(report: RunReport) -> None:
     assert got.count("script") == expected.count("script")
     assert EVIL in got.text
     numbers = [script for script in got.scripts if script.startswith('{"data"')]
-    assert len(numbers) == 9 and not any("<" in script for script in numbers)
+    assert len(numbers) == 10 and not any("<" in script for script in numbers)
     title = Page(run_page.render_runs([report], EVIL))
     assert title.count("script") == expected.count("script")
 
@@ -201,7 +201,11 @@ def test_gain_and_price_in_two_sentences(report: RunReport) -> None:
     for sentence, one in ((gain, found), (price, found.ordinary)):
         for figure in (one.plain.recall, one.adjusted.recall, *one.plain.intervals["recall"]):
             assert f"{figure:.4f}" in sentence
-        assert f"{100 * one.gain['change']:+.1f}" in sentence and f"{100 * one.gain['low']:+.1f}" in sentence
+    assert f"a gain of {100 * found.gain['change']:+.1f}" in gain and f"{100 * found.gain['low']:+.1f} to" in gain
+    lost, change = found.price, found.ordinary.gain
+    assert (lost["lost"], lost["low"], lost["high"]) == (-change["change"], -change["high"], -change["low"])
+    assert f"a price of {100 * lost['lost']:.1f}\u00a0% ({100 * lost['low']:.1f} to" in price
+    assert f"price {100 * lost['lost']:.1f}\u00a0%" in render(report).text
     assert gain.startswith("If every item were shown equally often (test pairs)")
     assert price.startswith("As traffic is today (ordinary pairs") and "refit" not in price
     assert "before the refit" in gain_and_price(replace(found, ordinary=replace(found.ordinary, before_refit=True)))[1]
@@ -237,11 +241,27 @@ def test_truth_is_shown_if_known(report: RunReport) -> None:
 
 def test_a_sentence_replaces_what_a_run_lacks(report: RunReport) -> None:
     whole = render(report)
-    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (9, 0, 1)
+    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (10, 0, 1)
     bare = render(replace(report, grid=None, ledger=None, history=(), settings={}))
     assert (bare.count("div", "plot"), bare.count("p", "missing"), bare.count("select")) == (4, 3, 0)
     for sentence in ("kept no ledger", "has no grid of strengths", "has no training history"):
         assert f"first {sentence}" in bare.text
+    assert "has no frontier of gain against price" in render(replace(report, tuning=None)).text
+
+
+def test_the_frontier_shows_gain_against_price_and_names_three_points(report: RunReport) -> None:
+    told = report.tuning
+    line, plain, *points = figures.frontier(told["frontier"], told["points"], "recall").data
+    assert list(zip(line.x, line.y, strict=True)) == [(p["price"], p["gain"]) for p in told["frontier"]]
+    assert (plain.name, plain.x, plain.y, plain.marker.color) == ("Plain", (0.0,), (0.0,), figures.PLAIN)
+    assert [trace.name.split(",")[0] for trace in points] == ["Gain", "Balanced", "Free"]
+    for trace, point in zip(points, told["points"].values(), strict=True):
+        assert (trace.x[0], trace.y[0], trace.marker.color) == (point["price"], point["gain"], figures.ADJUSTED)
+        assert trace.y[0] + trace.error_y.array[0] == pytest.approx(point["high"])
+        assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(point["price_low"])
+        assert ("not proven" in trace.name) == (not point["proven"])
+    text = render(report).text
+    assert told["sentence"].replace(" %", "\u00a0%") in text and "Gain against price" in text
 
 
 def test_intervals_may_be_missing(report: RunReport) -> None:

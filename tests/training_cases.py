@@ -23,7 +23,7 @@ SCORES: list[dict[str, Any]] = [
     *({"method": IPS(0.5), "loss": loss, "ledger": True} for loss in LOSSES),
 ]
 BASELINES: list[dict[str, Any]] = [
-    *({"method": CausE(0.2), "loss": loss} for loss in LOSSES),
+    *({"method": CausE(2.4), "loss": loss} for loss in LOSSES),
     *({"method": DICE(weight=0.5, discrepancy=kind, penalty=0.1)} for kind in ("l1", "l2")),
     {"method": DICE(weight=0.5, penalty=0.0)},
     {"method": MACR(item_weight=0.2, user_weight=0.1)},

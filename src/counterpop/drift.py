@@ -92,7 +92,8 @@ def check_drift(
     trial = hold_out(log, None if trained_on is None else new, chosen.seed)
     tested = np.isin(pair_keys(new), pair_keys(trial.parts[0].test))  # a new adjustment must not see these
     directions = find_directions(Model(vectors), new.rows(~tested), chosen.item_direction, chosen.user_direction)
-    _, best = tune_on(trial, vectors, directions, chosen)
+    _, frontier = tune_on(trial, vectors, directions, chosen)
+    best = frontier.choose(chosen.point)
     new_one = Adjustment(directions.item, directions.user, *best)
     plain, stored, new_measures = (
         measure_on(trial.parts[0], vectors, a, chosen)

@@ -86,8 +86,14 @@ class Evaluation:
 
     @property
     def price(self) -> Mapping[str, float] | None:
-        """How much recall on ordinary pairs changes, relative to plain; below 0 if the adjustment costs something."""
-        return None if self.ordinary is None else self.ordinary.gain
+        """The share of recall on ordinary pairs that is "lost", with its interval ("low", "high"); None if unknown.
+
+        Like every price, it is above 0 if the adjustment costs something and below 0 if recall rises.
+        """
+        if self.ordinary is None or self.ordinary.gain is None:
+            return None
+        change = self.ordinary.gain
+        return {"lost": 0.0 - change["change"], "low": 0.0 - change["high"], "high": 0.0 - change["low"]}
 
     def to_json(self) -> dict[str, Any]:
         """What `counterpop evaluate --json` prints."""

@@ -63,7 +63,7 @@ def choose_segments(
     half, activity, taste = np.unravel_index(np.arange(2 * PARTS**2), (2, PARTS, PARTS))
 
     def choose(cells: BoolArray) -> tuple[float, float] | None:
-        uniform, ordinary = (_merge(grid, cells) for grid in grids)
+        uniform, ordinary = (merge(grid, cells) for grid in grids)
         if min(uniform.users, ordinary.users) < LEAST_USERS:
             return None
         return choose_strengths(uniform, target, floor, ordinary)
@@ -73,7 +73,7 @@ def choose_segments(
         total, users = 0.0, 0
         for number in np.unique(segment):
             strengths = choose((segment == number) & (half != side))
-            mine = _merge(grids[0], (segment == number) & (half == side))
+            mine = merge(grids[0], (segment == number) & (half == side))
             if strengths is None or not mine.users:
                 return float("nan")
             total += mine.users * mine.at(*strengths)[target]
@@ -98,11 +98,18 @@ def _bounds(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(np.unique(np.quantile(values, np.arange(1, PARTS) / PARTS)).tolist())
 
 
-def _merge(grid: Grid, cells: BoolArray) -> Grid:
-    """One grid for the users of several cells."""
+def regroup(grid: Grid, labels: NDArray[np.integer]) -> Grid:
+    """The grid with its groups of users merged by label: group n of the result holds all with label n."""
+    return replace(grid, user_groups=tuple(merge(grid, labels == label) for label in range(int(labels.max()) + 1)))
+
+
+def merge(grid: Grid, cells: BoolArray) -> Grid:
+    """One grid for the users of several groups; its values are 0 if they have no users."""
     parts = [part for part, taken in zip(grid.user_groups, cells, strict=False) if taken and part.users]
     users = sum(part.users for part in parts)
+    nothing = np.zeros((len(grid.item_strengths), len(grid.user_strengths)))
     values = {
-        name: np.asarray(sum(part.users * part.values[name] for part in parts) / max(1, users)) for name in PER_USER
+        name: sum((part.users * part.values[name] for part in parts), start=nothing) / max(1, users)
+        for name in PER_USER
     }
     return replace(grid, values=values, users=users, user_groups=())

@@ -75,6 +75,7 @@ def debias_files(
     paths = vars(sources) | {"interactions": interactions}
     origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
     origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
+    origin |= {"point": chosen.point, "price": chosen.price}
     adjusted = adjust(found.embeddings, found) if write_vectors else None
     own = {name: getattr(chosen, name) for name in ("seed", "item_direction", "user_direction")}
     save_adjustment(found, out, adjusted, origin | own)
@@ -104,7 +105,7 @@ def check_files(
                 f"({', '.join(missing) or 'it records none'}); give --user-vectors and --item-vectors, or --model"
             )
         sources = Sources(**paths)
-    names = "target", "floor", "k", "seed", "item_direction", "user_direction"
+    names = "target", "point", "price", "floor", "k", "seed", "item_direction", "user_direction"
     settings = {name: origin[name] for name in names if name in origin} | settings
     vectors = sources.read()
     recorded = origin.get("columns") or {side: origin[side] for side in ("user", "item") if side in origin}

@@ -15,7 +15,9 @@ from counterpop.cli.options import (
     floor_option,
     k_option,
     log_options,
+    point_option,
     pop_columns,
+    price_option,
     seed_option,
     target_option,
 )
@@ -23,7 +25,7 @@ from counterpop.cli.progress import output, working
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.drift import Drift
 from counterpop.errors import InputError
-from counterpop.reporting.tables import format_figure, format_interval, format_p
+from counterpop.reporting.tables import format_figure, format_interval, format_p, points_table
 
 
 @click.command(
@@ -45,6 +47,8 @@ Does it still fit?
 @click.option("--holdout", type=click.Path(), help="A later log, to tune and test the strengths on.")
 @log_options
 @target_option(help="Metric to optimise on held-out pairs that hold every item about equally often.")
+@point_option()
+@price_option()
 @floor_option(help="Keep at least this share of the plain model's metric on ordinary held-out pairs.")
 @k_option()
 @direction_options
@@ -65,6 +69,11 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
     Writes two directions and two strengths, the whole trade-off and a report. Send `query(u)` to the index you
     already have. If there is no significant gain, the output says so and the strengths are 0. Vector files hold a
     matrix `vectors` and, optionally, `ids`; a matrix without ids must be in the order of the log's sorted ids.
+
+    \b
+    gain      the most gain, at any price
+    balanced  the most gain at a price of at most --price of recall on ordinary held-out pairs
+    free      the most gain without a significant loss of recall on ordinary held-out pairs
     """
     if (check is None) == (out is None):
         raise click.UsageError("give --out to write a new adjustment, or --check to check an existing one")
@@ -106,6 +115,7 @@ def _print_debiasing(found: Debiasing, out: str) -> None:
     for name, effect in (("Uniform", found.uniform), ("Ordinary", found.ordinary)):
         output.print(f"{name} held-out pairs, {len(effect.plain.users):,} users: {_line(effect, found.target)}")
     output.print(f"{found.headline}.", *found.sentences, sep="\n")
+    output.print(points_table(found.points))
     if found.segments is not None and found.by_segment is not None:
         output.print(f"Strengths by {found.segments.by} do better still: {_line(found.by_segment, found.target)}")
     output.print(f"Wrote {out} and {out}/report.html.")

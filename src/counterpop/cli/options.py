@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 
 from counterpop.directions import ItemDirection, UserDirection
-from counterpop.tuning import Target
+from counterpop.tuning import WHICH, Target
 
 
 def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
@@ -46,6 +46,19 @@ floor_option = partial(
     callback=_read_floors,
     metavar="METRIC=SHARE",
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
+)
+point_option = partial(
+    _option,
+    "--point",
+    type=click.Choice(WHICH),
+    default="balanced",
+    help="Point of the frontier of gain against price.",
+)
+price_option = partial(
+    click.option,
+    "--price",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share of ordinary recall that may be lost. [default: 0.05; any with --floor]",
 )
 _DIRECTION_OPTIONS = tuple(
     click.option(

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import click
-from rich.table import Table
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import direction_options, floor_option, k_option, seed_option, target_option
+from counterpop.cli.options import (
+    direction_options,
+    floor_option,
+    k_option,
+    point_option,
+    price_option,
+    seed_option,
+    target_option,
+)
 from counterpop.cli.progress import output, working
-from counterpop.tuning import Tuned, Which, tune
+from counterpop.reporting.tables import points_table
+from counterpop.tuning import tune
 
 
 @click.command(epilog="Example: counterpop tune RUN --point balanced --price 0.05")
 @click.argument("run", type=click.Path())
 @target_option()
-@click.option(
-    "--point", type=click.Choice(get_args(Which)), default="balanced", show_default=True, help="Point of the frontier."
-)
-@click.option(
-    "--price",
-    type=click.FloatRange(0, 1, max_open=True),
-    help="Share of ordinary recall that may be lost. [default: 0.05; any with --floor]",
-)
+@point_option()
+@price_option()
 @floor_option()
 @k_option()
 @direction_options
@@ -56,7 +58,7 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
             output.print(f"{saved.run.settings['method']} has no strengths to tune, so they are 0.")
         else:
             output.print(tuned.sentence)
-            output.print(points_table(tuned))
+            output.print(points_table(tuned.points))
         for warning in tuned.warnings:
             output.print(f"Warning: {warning}.")
         output.print(
@@ -64,22 +66,3 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
             f"validation part: {tuned.drawn}. Wrote {run}."
         )
     return {"run": run, "users": grid.users, "plain": plain, "adjusted": adjusted, **chosen}
-
-
-def points_table(tuned: Tuned) -> Table:
-    """The points of the frontier with gain and price."""
-    table = Table("point", "item", "user", "gain (95 %)", "p", "price (95 %)", "proven")
-    for name, point in tuned.points.items():
-        price = "unknown"
-        if point.price is not None and point.price_low is not None and point.price_high is not None:
-            price = f"{100 * point.price:.1f} % ({100 * point.price_low:.1f} to {100 * point.price_high:.1f})"
-        table.add_row(
-            name,
-            str(point.item_strength),
-            str(point.user_strength),
-            f"{point.gain:+.4f} ({point.low:+.4f} to {point.high:+.4f})",
-            "" if point.p_value is None else f"{point.p_value:.4f}",
-            price,
-            "yes" if point.proven else "no",
-        )
-    return table

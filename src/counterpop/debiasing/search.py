@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from counterpop.debiasing.matching import as_embeddings, check_fit, in_order_of,
 from counterpop.debiasing.rebuilding import rebuild
 from counterpop.debiasing.trials import (
     PART_NAMES,
+    SIGNIFICANT,
     DebiasSettings,
     Effect,
     Trial,
@@ -26,15 +27,28 @@ from counterpop.debiasing.trials import (
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings
 from counterpop.errors import CounterpopWarning
+from counterpop.evaluation import Measures
 from counterpop.interactions import Interactions, RowIds
 from counterpop.ledger import Ledger
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
-from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, efficient
+from counterpop.tuning import (
+    LOWER_IS_BETTER,
+    WHICH,
+    Grid,
+    Proof,
+    Target,
+    Tradeoff,
+    Which,
+    efficient,
+    explain_choice,
+    prove_point,
+    trace_frontier,
+    warn_of,
+)
 
 LEAST_AGREEMENT = 0.55  # chosen on validation: see experiments/debias_without_holdout.md
-CAUTIOUS_FLOOR = {"recall": 0.95}  # without a holdout: further along the grid, what seemed a gain was none
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,7 +69,14 @@ class Debiasing(Recommender):
     ordinary_grid: Grid
     """The same on ordinary pairs: what a floor is measured on."""
     tried: tuple[float, float]
-    """The best strengths on the grid; the adjustment's own are 0 if these brought no significant gain."""
+    """The strengths of the point that was asked for; the adjustment's own are 0 if their gain is not proven."""
+    points: Mapping[Which, Proof]
+    """What each point of the frontier would choose, and is worth to the users on whom nothing was tuned."""
+    point: Which
+    """The point that was asked for."""
+    allowed_price: float | None
+    """Largest share of ordinary recall that "balanced" and "free" may cost."""
+    warnings: tuple[str, ...]
     target: Target
     floor: Mapping[str, float]
     k: int
@@ -99,6 +120,8 @@ class Debiasing(Recommender):
             return "No proof without a later log: leave the vectors as they are"
         if self.gained:
             return f"Yes: remove popularity, at item strength {self.item_strength}, user strength {self.user_strength}"
+        if self.points["gain"].proven:
+            return "Not at this price: leave the vectors as they are, or accept a higher price"
         return f"{'Not significant' if self.uniform.gain(self.target) > 0 else 'No'}: leave the vectors as they are"
 
     @property
@@ -106,41 +129,36 @@ class Debiasing(Recommender):
         """The reason for the headline, and what to know about the figures."""
         if not self.provable:
             return [self.how_judged]
-        target, proof = self.target.replace("_", " "), self.uniform.proof(self.target)
-        outcome = f"do not improve {target}, so the strengths are 0"
-        if self.uniform.gain(self.target) > 0:
-            outcome = f"seem to improve {target}, but not significantly ({proof}), so the strengths are 0"
-        if self.gained:
-            outcome = f"improve {target} ({proof})"
-        tried = f"the best strengths ({self.tried[0]} item, {self.tried[1]} user)"
-        sentences = [f"On uniform held-out pairs of users who were not used for tuning, {tried} {outcome}."]
-        if self.price:
-            sentences.append(self.price)
+        sentences = [explain_choice(self.points, self.point, self.target, self.allowed_price)]
+        if not self.gained and not self.points["gain"].proven:
+            sentences.append(f"Proof takes p < {SIGNIFICANT:g}.")
         sentences.append(self.how_judged)
-        if self.agreement is not None and self.floor:
+        if self.floor:
             floors = ", ".join(f"{share:g} of {name}" for name, share in self.floor.items())
             sentences.append(f"Only strengths that keep {floors} on ordinary held-out pairs were considered.")
         if self.sample is not None:
             sentences.append(f"The catalogue is large: each half is a random sample of at most {self.sample:,} users.")
-        return sentences
+        return [*sentences, *(f"Warning: {warning}." for warning in self.warnings)]
 
     @property
-    def price(self) -> str:
-        """What the gain costs in recall on ordinary held-out pairs: a sentence, or "" if nothing."""
-        if not self.gained or self.ordinary.gain("recall") >= 0 or not self.ordinary.is_proven("recall"):
-            return ""
-        return (
-            "The price: on ordinary held-out pairs, which favour items that are popular already, recall falls from "
-            f"{self.ordinary.plain.recall:.4f} to {self.ordinary.adjusted.recall:.4f}; a floor (--floor recall=0.95) "
-            "limits this."
-        )
+    def frontier(self) -> tuple[Tradeoff, ...]:
+        """The efficient pairs of strengths, measured on the tuning users: see `trace_frontier`."""
+        return trace_frontier(self.grid, self.ordinary_grid, self.target)
 
     def to_json(self) -> dict[str, Any]:
         """What `counterpop debias --json` prints."""
         names = "gained", "how_judged", "agreement", "sample", "k", "target", "tried", "item_strength", "user_strength"
         effects = {"uniform": self.uniform, "ordinary": self.ordinary, "by_segment": self.by_segment}
+        worth = asdict(self.points[self.point])
         return {
+            **{name: value for name, value in worth.items() if "strength" not in name},
             **{name: getattr(self, name) for name in names},
+            "point": self.point,
+            "allowed_price": self.allowed_price,
+            "points": {name: asdict(point) for name, point in self.points.items()},
+            "frontier": [asdict(point) for point in self.frontier],
+            "sentences": self.sentences,
+            "warnings": list(self.warnings),
             "floor": dict(self.floor),
             "segments": self.segments and vars(self.segments),
             **{name: effect and effect.to_json() for name, effect in effects.items()},
@@ -179,22 +197,26 @@ def debias(
 
     Strengths are tuned on half of the users, on pairs of `holdout` (a later log; pairs that are in the first one are
     ignored), drawn so that items count about equally. Without a holdout they are pairs of the log itself, and the
-    vectors are rebuilt without them: see `debiasing.rebuilding`. The floor is then 0.95 of recall unless you set one,
-    and if rebuilt vectors do not agree with the given ones, the strengths are 0. The effect is
-    measured on the other half of the users; if `target` does not improve significantly there (paired test, p < .01;
-    for coverage and Gini, 95 % intervals that do not overlap), the strengths are 0. Segments of users get their own
+    vectors are rebuilt without them: see `debiasing.rebuilding`. Points must then be further
+    below the limit on the price, and if rebuilt vectors do not agree with the given ones, the strengths are 0.
+
+    `point` and `price` choose a point of the frontier as in `tune`. Each point is measured on the other half of the
+    users. If `target` does not improve significantly there (paired test, p < .01; for coverage and Gini, 95 %
+    intervals that do not overlap) or the price is too high, the strengths are 0. Segments of users get their own
     strengths if that is better than one pair for all, tuned and tested the same way. In very large catalogues both
     halves are random samples: see `Debiasing.sample`.
     """
     chosen = DebiasSettings.of(settings)
-    if holdout is None and not chosen.floor:
-        chosen = replace(chosen, floor=CAUTIOUS_FLOOR)
-    if chosen.target not in ("recall", "hit_rate", "ndcg") and not chosen.floor:
-        text = (
-            f"the target {chosen.target} without a floor takes the strengths that move it most, at any cost in "
-            "accuracy; a floor such as recall=0.95 limits the cost"
-        )
-        warnings.warn(CounterpopWarning(text), stacklevel=2)
+    if chosen.point == "gain" and not chosen.floor:
+        if chosen.target not in ("recall", "hit_rate", "ndcg"):
+            text = (
+                f"the target {chosen.target} without a limit takes the strengths that move it most, at any cost in "
+                "accuracy; point='balanced' or a floor such as recall=0.95 limits the cost"
+            )
+            warnings.warn(CounterpopWarning(text), stacklevel=2)
+        elif holdout is None:
+            text = "far along the grid, a gain that is judged without a later log may be none; pass a holdout"
+            warnings.warn(CounterpopWarning(text), stacklevel=2)
     vectors = as_embeddings(user_vectors, item_vectors, interactions, user_ids, item_ids)
     log = in_order_of(interactions, vectors, chosen.drop_unknown)
     check_fit(vectors, log, chosen.seed)
@@ -218,23 +240,35 @@ def _search(
     settings: DebiasSettings,
     agreement: float | None = None,
 ) -> Debiasing:
-    """The best strengths along the directions, tuned and tested on the held-out pairs."""
+    """The points along the directions, tuned and tested on the held-out pairs."""
     division = divide(trial.parts[0].seen, settings.seed)  # dividing by held-out pairs would leak them
-    grids, tried = tune_on(trial, vectors, directions, settings, division.cells)
-    best = Adjustment(directions.item, directions.user, *tried)
-    effects = []
-    for name, part in zip(PART_NAMES, trial.parts, strict=True):
-        settings.report(f"testing strengths {tried[0]} and {tried[1]} on other users, {name} pairs")
-        before, after = (measure_on(part, vectors, a, settings) for a in (best.with_strengths(0.0, 0.0), best))
-        effects.append(effect_of(before, after, settings))
-    gained = effects[0].is_better(settings.target) and (agreement is None or agreement >= LEAST_AGREEMENT)
-    segments = choose_segments(grids, division, settings.target, settings.floor) if gained else None
+    grids, frontier = tune_on(trial, vectors, directions, settings, division.cells)
+    chosen: dict[Which, tuple[float, float]] = {which: frontier.choose(which) for which in WHICH}
+    measured: dict[tuple[float, float], list[Measures]] = {}
+    for pair in dict.fromkeys([(0.0, 0.0), *chosen.values()]):
+        settings.report(f"testing strengths {pair[0]} and {pair[1]} on other users")
+        one = Adjustment(directions.item, directions.user, *pair)
+        measured[pair] = [measure_on(part, vectors, one, settings) for part in trial.parts]
+    plain = measured[0.0, 0.0]
+    effects = {
+        pair: [effect_of(*both, settings) for both in zip(plain, after, strict=True)]
+        for pair, after in measured.items()
+    }
+    able = agreement is None or agreement >= LEAST_AGREEMENT
+    points: dict[Which, Proof] = {}
+    for which, pair in chosen.items():
+        compared = [effect.comparison for effect in effects[pair]]
+        proof = prove_point(which, pair, frontier, plain, measured[pair], compared, SIGNIFICANT)
+        points[which] = replace(proof, proven=able and proof.proven)
+    tried, gained = chosen[settings.point], points[settings.point].proven
+    segments = choose_segments(grids, division, settings.target, settings.floors) if gained else None
     by_segment = None
     if segments is not None:
         settings.report(f"testing strengths by {segments.by} on other users")
         strengths = segments.strengths_of(division.values[segments.by])
+        best = Adjustment(directions.item, directions.user, *tried)
         after = measure_on(trial.parts[0], vectors, best, settings, strengths)
-        by_segment = effect_of(effects[0].adjusted, after, settings)
+        by_segment = effect_of(measured[tried][0], after, settings)
         bounds = divide(log, settings.seed).bounds(segments.by)  # thirds of the log that callers have
         better = by_segment.is_better(settings.target) and len(bounds) == len(segments.bounds)
         segments = replace(segments, bounds=bounds) if better else None
@@ -245,12 +279,16 @@ def _search(
         embeddings=vectors,
         seen=log,
         segments=segments,
-        uniform=effects[0],
-        ordinary=effects[1],
+        uniform=effects[tried][0],
+        ordinary=effects[tried][1],
         by_segment=by_segment,
         grid=replace(grids[0], user_groups=()),
         ordinary_grid=replace(grids[1], user_groups=()),
         tried=tried,
+        points=points,
+        point=settings.point,
+        allowed_price=settings.allowed_price,
+        warnings=tuple(warn_of(grids[0], tried, plain[1], measured[tried][1])) if gained else (),
         target=settings.target,
         floor=settings.floor or {},
         k=settings.k,

@@ -9,40 +9,43 @@ from typing import Any
 import numpy as np
 
 from counterpop.adjustment import Adjustment
-from counterpop.directions import Directions, ItemDirection, UserDirection
+from counterpop.directions import Directions
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, Measures, compare, measure
 from counterpop.interactions import IntArray, Interactions, pair_keys
 from counterpop.ranking import rank, tie_order
+from counterpop.segmentation import regroup
 from counterpop.splits import draw_by_item
-from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths, search_strengths
+from counterpop.tuning import (
+    FOLDS,
+    LOWER_IS_BETTER,
+    STRENGTHS,
+    Frontier,
+    Grid,
+    PointSettings,
+    Target,
+    deal_folds,
+    refine,
+    search_strengths,
+)
 
 # Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
 # total unless that is more than a share of the log; never more than half of an item's pairs.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 50_000, 0.2
 MOST_SCORES = 2_000_000_000  # users x items on each side; more users add little and take minutes
 SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
+SPARE = 2.0  # standard errors below the limit on the price, without a later log: rebuilt vectors are not the given ones
 USER_STREAM, PAIR_STREAM = 500, 501
 PART_NAMES = "uniform", "ordinary"
 
 
-@dataclass(frozen=True)
-class DebiasSettings:
+@dataclass(frozen=True, eq=False)
+class DebiasSettings(PointSettings):
     """The settings of `debias` and `check_drift`, which take them as keywords."""
 
-    target: Target = "recall"
-    """The metric to optimise on uniform held-out pairs."""
-    floor: Mapping[str, float] | None = None
-    """`{"ndcg": 0.98}` keeps at least this share of the plain model's NDCG on ordinary held-out pairs."""
-    k: int = 20
-    """Length of the recommendation lists."""
-    item_direction: ItemDirection | None = None
-    user_direction: UserDirection | None = None
-    """How to find the directions: see `find_directions`, also for the defaults."""
     drop_unknown: bool = False
     """Leave out ids of the logs that have no vector, with a warning, instead of raising `InputError`."""
-    seed: int = 0
     report: Callable[[str], None] = lambda stage: None
     """Called with the name of each stage as it starts."""
 
@@ -83,12 +86,6 @@ class Effect:
     def is_better(self, target: Target) -> bool:
         """Whether the target improved significantly."""
         return self.gain(target) > 0 and self.is_proven(target)
-
-    def proof(self, target: Target) -> str:
-        """What `is_proven` is based on, in words."""
-        if target in PER_USER:
-            return f"p = {self.comparison[target]['p_value']:.2g}, and p < {SIGNIFICANT} is required"
-        return f"the 95 % intervals {'do not ' if self.is_proven(target) else ''}overlap"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -161,14 +158,20 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
 
 def tune_on(
     trial: Trial, vectors: Embeddings, directions: Directions, settings: DebiasSettings, cells: IntArray | None = None
-) -> tuple[list[Grid], tuple[float, float]]:
-    """The grids of both parts, measured on the tuning users, and the best strengths; `cells` are groups of users."""
+) -> tuple[list[Grid], Frontier]:
+    """The grids of both parts, measured on the tuning users, with `cells` as groups; and what points are chosen by."""
+    fold, strengths = deal_folds(len(vectors.user_vectors), settings.seed), refine(STRENGTHS)
+    options: dict[str, Any] = {"k": settings.k, "item_strengths": strengths, "user_strengths": strengths}
+    options["user_groups"] = fold if cells is None else cells * FOLDS + fold
     grids = []
     for name, part in zip(PART_NAMES, trial.parts, strict=True):
         settings.report(f"measuring every pair of strengths on {name} pairs")
-        own = part.vectors or vectors
-        grids.append(search_strengths(own, directions, part.seen, part.tuning, k=settings.k, user_groups=cells))
-    return grids, choose_strengths(grids[0], settings.target, settings.floor, grids[1])
+        grids.append(search_strengths(part.vectors or vectors, directions, part.seen, part.tuning, **options))
+    group = np.arange(len(grids[0].user_groups))
+    uniform, ordinary = (regroup(grid, group % FOLDS) for grid in grids)
+    limits = settings.target, settings.floor or {}, settings.allowed_price
+    frontier = Frontier(uniform, ordinary, *limits, spare=SPARE if trial.in_sample else 1.0)
+    return [regroup(grid, group // FOLDS) for grid in grids], frontier
 
 
 def measure_on(

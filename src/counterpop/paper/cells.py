@@ -9,9 +9,10 @@ import counterpop as cp
 from counterpop.paper.cache import Record
 from counterpop.paper.datasets import TITLES
 from counterpop.paper.plan import BACKBONE_TITLES, find_method, title_of
-from counterpop.paper.published import METRICS, PLAIN
-from counterpop.paper.results import Table, summarise
+from counterpop.paper.published import METRICS
+from counterpop.paper.results import Table
 from counterpop.paper.runs import Bench
+from counterpop.paper.uncertainty import Spread, over_seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,29 +22,43 @@ class Cell:
     dataset: str
     backbone: str
     method: str
+    variant: str = ""
+    """What sets it apart from the method's own row."""
     records: tuple[Record, ...] = ()
     validated: tuple[Record, ...] = ()
+    estimated: tuple[Record, ...] = ()
     searched: tuple[dict[str, Any], ...] = ()
     missing: str | None = None
 
     @property
-    def title(self) -> str:
-        return f"{BACKBONE_TITLES[self.backbone]} {title_of(self.method)}, {TITLES[self.dataset]}"
+    def place(self) -> str:
+        return f"{BACKBONE_TITLES[self.backbone]} {TITLES[self.dataset]}"
 
-    def figure(self, metric: str, kind: str = "adjusted") -> dict[str, Any] | None:
-        """A test figure over the seeds; with `kind` "plain" that of the same model before its adjustment."""
+    @property
+    def row_title(self) -> str:
+        return ", ".join(filter(None, (title_of(self.method), self.variant)))
+
+    @property
+    def title(self) -> str:
+        return f"{BACKBONE_TITLES[self.backbone]} {self.row_title}, {TITLES[self.dataset]}"
+
+    def spread(self, metric: str = "recall", kind: str = "adjusted") -> Spread | None:
+        """A test figure over the seeds and users. `kind`: "adjusted", "plain" (both strengths 0), "item off" or
+        "user off"."""
         if not self.records:
             return None
-        single = self.records[0][kind]["intervals"].get(metric)
-        return summarise([record[kind][metric] for record in self.records], single)
+        parts = [record[kind] for record in self.records]
+        return over_seeds([one[metric] for one in parts], [one["draws"][metric] for one in parts], self.title + kind)
 
-    def mean(self, metric: str = "recall") -> float | None:
-        figure = self.figure(metric)
-        return figure["mean"] if figure else None
+    def figure(self, metric: str, kind: str = "adjusted") -> dict[str, Any] | None:
+        """The same as `table3.json` holds it."""
+        spread = self.spread(metric, kind)
+        return spread.to_json() if spread else None
 
-    def side(self, side: str, metric: str) -> dict[str, Any] | None:
-        """A test figure with one side off."""
-        return summarise([record["sides"][side][metric] for record in self.records]) if self.records else None
+    @property
+    def share_with_test(self) -> float:
+        """What turns an average over users with test items into one over all users."""
+        return self.records[0]["users"] / self.records[0]["all_users"] if self.records else 1.0
 
     def chosen(self) -> dict[str, Any]:
         """What validation chose (settings, and epochs and strengths for every seed), and what it chose from."""
@@ -64,22 +79,25 @@ class Cell:
         return {"backbone": self.backbone, "dataset": self.dataset, "method": self.method, **figures}
 
 
-def run_cell(bench: Bench, dataset: str, backbone: str, method: str, **more: Any) -> Cell:
+def run_cell(bench: Bench, dataset: str, backbone: str, method: str, variant: str = "", **more: Any) -> Cell:
     """The cell with its settings chosen on validation; `more` is the same in all that are tried.
 
     If it cannot be trained, it is a missing cell with the reason.
     """
     try:
         bench.plan.check(backbone, method)
-        if find_method(method).follows_plain_loss:
-            more |= {"loss": bench.choose(dataset, backbone, PLAIN).settings["loss"]}
         choice = bench.choose(dataset, backbone, method, **more)
-        settings = [choice.settings | {"seed": seed} for seed in bench.plan.seeds_of(method, **more)]
-        tested = tuple(bench.tested(dataset, one) for one in settings)
-        validated = tuple(bench.validated(dataset, one) for one in settings)
+        tested, validated, estimated = [], [], []
+        for seed in bench.plan.all_seeds:
+            settings = choice.settings | {"seed": seed}
+            tested.append(bench.tested(dataset, settings))
+            validated.append(bench.validated(dataset, settings))
+            if find_method(method).keeps_ledger and not more:
+                estimated.append(bench.estimated(dataset, settings))
     except cp.InputError as error:
-        return Cell(dataset, backbone, method, missing=str(error))
-    return Cell(dataset, backbone, method, tested, validated, tuple(choice.searched))
+        return Cell(dataset, backbone, method, variant, missing=str(error))
+    records = tuple(tested), tuple(validated), tuple(estimated)
+    return Cell(dataset, backbone, method, variant, *records, tuple(choice.searched))
 
 
 def searched_table(cells: list[Cell]) -> Table:
@@ -107,8 +125,8 @@ def searched_table(cells: list[Cell]) -> Table:
         columns,
         rows,
         (
-            "The search uses the first seed. Epochs and strengths are chosen on validation in every run. Settings "
-            "that are not listed are the method's defaults.",
+            "Every method has the same number of candidates. The search uses the first seed. Epochs and strengths are "
+            "chosen on validation in every run. Settings that are not listed are the method's defaults.",
         ),
     )
 

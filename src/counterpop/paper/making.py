@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from counterpop.paper.accuracy import make_losses, make_table3
+from counterpop.paper.ablation import make_table5
+from counterpop.paper.accuracy import make_table3
 from counterpop.paper.cost import make_table4
-from counterpop.paper.parts import make_figure1, make_groups, make_strengths, make_table5
+from counterpop.paper.estimators import make_directions
+from counterpop.paper.gradients import make_figure1
+from counterpop.paper.groups import make_groups
+from counterpop.paper.losses import make_losses
 from counterpop.paper.proportion import make_proportion
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
+from counterpop.paper.strengths import make_strengths
 from counterpop.paper.writing import is_written, write_item, write_overview
 
 ITEMS: dict[str, Callable[[Bench], Item]] = {
@@ -25,6 +30,7 @@ ITEMS: dict[str, Callable[[Bench], Item]] = {
     "groups": make_groups,
     "proportion": make_proportion,
     "strengths": make_strengths,
+    "directions": make_directions,
 }
 
 

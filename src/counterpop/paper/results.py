@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 import counterpop as cp
+from counterpop.paper.uncertainty import Spread, average
 
-Verdict = Literal["confirmed", "stronger", "weaker", "not seen", "not tested"]
+Verdict = Literal["confirmed", "stronger", "weaker", "not seen", "cannot tell"]
 Kind = Literal["lines", "bars", "map"]
 STRONGER, WEAKER = 1.25, 0.8  # an effect this many times the published one
+OWN = "our own check"  # the section of a claim that is not the paper's
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells: text, numbers, a figure with its interval (see `summarise`), or None if missing."""
+    """Rows of cells: text, numbers, a figure with its interval (see `Spread.to_json`), or None if missing.
+
+    A figure may have a "mark", which follows its mean.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -40,8 +43,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper and what our own numbers say about it."""
+    """A claim of the paper in our words, where it makes it, and what our own numbers say about it."""
 
+    section: str
     claim: str
     verdict: Verdict
     evidence: str
@@ -77,76 +81,88 @@ def read_item(content: Mapping[str, Any]) -> Item:
     return Item(content["name"], content["title"], content["lead"], **parts)
 
 
-def summarise(values: Sequence[float], single: Sequence[float] | None = None) -> dict[str, Any]:
-    """The mean of a figure over seeds with its 95 % interval (Student's t), as `table3.json` holds it.
+def judge_cases(held: int, against: int, total: int, most: bool = False) -> Verdict:
+    """The verdict on a claim about every one of `total` cases, or about `most` of them.
 
-    With one seed the interval is `single`, that run's own bootstrap interval over users; None if there is none.
+    It holds beyond the noise in `held` of them, and the opposite does in `against`.
 
-    >>> summarise([0.1, 0.3])["mean"], summarise([0.1], [0.08, 0.12])["high"]
-    (0.2, 0.12)
+    >>> judge_cases(4, 0, 4), judge_cases(3, 1, 4), judge_cases(1, 1, 4), judge_cases(1, 0, 4), judge_cases(0, 0, 0)
+    ('confirmed', 'weaker', 'not seen', 'cannot tell', 'cannot tell')
     """
-    from scipy.stats import t
-
-    mean, number = float(np.mean(values)), len(values)
-    low, high = single or (None, None)
-    if number > 1:
-        half = float(t.ppf(0.975, number - 1) * np.std(values, ddof=1) / np.sqrt(number))
-        low, high = mean - half, mean + half
-    return {"mean": mean, "low": low, "high": high, "seeds": number}
-
-
-def judge_effect(ours: float, published: float) -> Verdict:
-    """The size of our effect against that of the published one; both are above 0 if the claim holds.
-
-    >>> judge_effect(0.2, 0.1), judge_effect(0.05, 0.1), judge_effect(0.1, 0.1), judge_effect(-0.1, 0.1)
-    ('stronger', 'weaker', 'confirmed', 'not seen')
-    """
-    if ours <= 0:
-        return "not seen"
-    if published > 0 and ours > STRONGER * published:
-        return "stronger"
-    return "weaker" if ours < WEAKER * published else "confirmed"
-
-
-def judge_orders(held: int, total: int) -> Verdict:
-    """The verdict on a claim that holds in `held` of `total` cases.
-
-    >>> judge_orders(4, 4), judge_orders(3, 4), judge_orders(1, 4), judge_orders(0, 0)
-    ('confirmed', 'weaker', 'not seen', 'not tested')
-    """
-    if total == 0:
-        return "not tested"
-    if held == total:
+    if held and (held == total or (most and held > total / 2)):
         return "confirmed"
-    return "weaker" if held > total / 2 else "not seen"
+    if held > total / 2:
+        return "weaker"
+    return "not seen" if against else "cannot tell"
 
 
-def compare_pairs(
-    claim: str, pairs: Mapping[str, tuple[float, float]], published: Mapping[str, tuple[float, float]]
+def judge(
+    section: str,
+    claim: str,
+    effects: Mapping[str, Spread],
+    published: Mapping[str, float] | None = None,
+    *,
+    unit: str = "%",
+    most: bool = False,
 ) -> Claim:
-    """The claim that the first of two figures is above the second in every case of `pairs`.
+    """A claim that every effect is above 0 (or most are), judged by their 95 % intervals.
 
-    If it is in all of them, the mean relative lead is compared with the published one of the same cases.
+    If all are, their mean is compared with the published effects of the same cases: "stronger" or "weaker" if its
+    whole interval is above 1.25 or below 0.8 times the mean of those. Effects in "%" are shares of what they are
+    relative to.
     """
-    known = {case: pair for case, pair in pairs.items() if pair[1] > 0}
-    failed = [case for case, (first, second) in known.items() if first <= second]
-    verdict = judge_orders(len(known) - len(failed), len(known))
-    if not known:
-        return Claim(claim, verdict, "None of the cases could be run.")
-    lead = float(np.mean([first / second - 1 for first, second in known.values()]))
-    evidence = f"It holds in {len(known) - len(failed)} of {len(known)} cases, by {lead:+.1%} on average"
-    same = [published[case] for case in known if case in published]
-    if len(same) == len(known):
-        theirs = float(np.mean([first / second - 1 for first, second in same]))
-        evidence += f"; the paper's figures for these cases differ by {theirs:+.1%}"
-        if verdict == "confirmed":
-            verdict = judge_effect(lead, theirs)
-    return Claim(claim, verdict, f"{evidence}.{but('Not in', failed)}")
+    if not effects:
+        return Claim(section, claim, "cannot tell", "None of the cases could be run.")
+    held = [case for case, effect in effects.items() if effect.low > 0]
+    against = [f"{case} ({show(effect, unit)})" for case, effect in effects.items() if effect.high < 0]
+    open_ = [f"{case} ({show(effect, unit)})" for case, effect in effects.items() if effect.low <= 0 <= effect.high]
+    verdict = judge_cases(len(held), len(against), len(effects), most)
+    mean = average(list(effects.values()))
+    evidence = f"It holds beyond the noise in {len(held)} of {len(effects)} cases; on average {show(mean, unit)}"
+    same = [published[case] for case in effects if case in published] if published else []
+    if len(same) == len(effects):
+        theirs = sum(same) / len(same)
+        evidence += f", in the paper's figures {_amount(theirs, unit)}"
+        if verdict == "confirmed" and theirs > 0:
+            verdict = "stronger" if mean.low > STRONGER * theirs else verdict
+            verdict = "weaker" if mean.high < WEAKER * theirs else verdict
+    return Claim(section, claim, verdict, f"{evidence}.{but('Within the noise', open_)}{but('Opposite', against)}")
+
+
+def judge_similar(section: str, claim: str, effects: Mapping[str, Spread], margin: float, unit: str = "%") -> Claim:
+    """A claim that every effect is within `margin` of 0: its whole interval must be inside, or outside to deny it."""
+    inside = [case for case, one in effects.items() if -margin < one.low and one.high < margin]
+    outside = [case for case, one in effects.items() if one.low > margin or one.high < -margin]
+    shown = "; ".join(f"{case} {show(one, unit)}" for case, one in effects.items())
+    evidence = f"Similar is within {_amount(margin, unit).lstrip('+')} of each other. {shown}."
+    if not effects:
+        evidence = "None of the cases could be run."
+    return Claim(section, claim, judge_cases(len(inside), len(outside), len(effects)), evidence)
+
+
+def show(effect: Spread, unit: str = "%") -> str:
+    """An effect with its interval.
+
+    >>> import numpy as np
+    >>> show(Spread(0.1, np.array([0.05, 0.15])))
+    '+10.0 % (+5.2 to +14.8)'
+    """
+    low, high = (_amount(value, unit).removesuffix(" %") for value in (effect.low, effect.high))
+    return f"{_amount(effect.mean, unit)} ({low} to {high})"
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{100 * value:+.1f} %" if unit == "%" else f"{value:+.3g}"
 
 
 def but(what: str, cases: Sequence[str]) -> str:
     """A further sentence that names the exceptions; empty if there are none."""
     return f" {what}: {'; '.join(cases)}." if cases else ""
+
+
+def exact(section: str, claim: str, holds: bool, evidence: str) -> Claim:
+    """A claim about counts, which have no noise."""
+    return Claim(section, claim, "confirmed" if holds else "not seen", evidence)
 
 
 def head_counts(counts: Any) -> tuple[int, int]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +15,37 @@ import counterpop as cp
 from counterpop.encoding import to_json
 from counterpop.kernels.threads import core_count
 from counterpop.paper.cache import Cache, Record, machine
-from counterpop.paper.datasets import checksum, find_datasets, load_dataset, thin, whole
-from counterpop.paper.plan import ORDINARY, PROPORTIONS, QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
+from counterpop.paper.datasets import checksum, draw_intervened, everybody, find_datasets, load_dataset, thin
+from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
+from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
 from counterpop.paper.published import METRICS
-from counterpop.training.settings import SOFTMAX_ONLY
+from counterpop.paper.uncertainty import pack, resample
 
 K = 20
-RESAMPLES = 200
-MIX_STREAM = 701
+POPULARITY_RESAMPLES = 200  # for the intervals of popularity groups
+FOLDS = 20  # of validation users: their scatter is the noise of a difference between two points of a grid
+FOLD_STREAM = 704
+ESTIMATORS = (  # of the item and the user direction; the first is the method's own
+    ("ledger", "ledger"),
+    ("ledger-pull", "ledger"),
+    ("head-mean", "ledger"),
+    ("popularity-mean", "ledger"),
+    ("head-minus-tail", "ledger"),
+    ("ledger", "mean"),
+    ("ledger", "active-mean"),
+    ("head-mean", "mean"),
+)
 
 Watch = Callable[[str], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained run, and its model as tuned on validation."""
+    """A trained run, its grid on validation, and its model at the grid's best strengths."""
 
     run: cp.Run
-    tuned: cp.Tuned
+    grid: cp.Grid
+    tuned: cp.Recommender
     seconds: float
 
 
@@ -42,9 +53,14 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a run in full: with its defaults, and with the number of threads if it runs on the CPU."""
     chosen = cp.Settings(**settings)
     threads = None if chosen.device == "cuda" else chosen.threads or core_count()
-    full = chosen.to_json() | {"threads": threads}
-    # a setting that another loss has no use for must not change the keys of its results
-    return {name: value for name, value in full.items() if value is not None or name not in SOFTMAX_ONLY}
+    return chosen.to_json() | {"threads": threads}
+
+
+def measure_test(model: cp.Recommender, split: cp.Split, resamples: int = 0) -> cp.Measures:
+    """The metrics of a model's lists on test; popularity is counted in what it was trained on."""
+    known, users = split.development, np.flatnonzero(split.test.user_counts).astype(np.int32)
+    log = known.refit_train() if model.refit else known.train
+    return cp.measure(model.recommend(users, K)[0], users, log, split.test, resamples=resamples)
 
 
 @dataclass(frozen=True)
@@ -52,8 +68,7 @@ class Tools:
     """What a run is made with; a machine without numba or polars brings its own."""
 
     load: Callable[[Path], cp.Split] = load_dataset
-    tune: Callable[..., cp.Tuned] = field(default_factory=lambda: partial(cp.tune, point="gain", prove=False))
-    evaluate: Callable[..., cp.Evaluation] = field(default_factory=lambda: cp.evaluate)
+    measure: Callable[..., cp.Measures] = measure_test
     search: Callable[..., cp.Grid] = field(default_factory=lambda: cp.search_strengths)
 
 
@@ -78,8 +93,8 @@ class Bench:
         watch: Watch = lambda label: nullcontext(None),
         tools: Tools | None = None,
     ) -> None:
-        self.plan, self.cache, self.paths = plan, Cache(runs), find_datasets(data)
-        self._watch, self._tools = watch, tools or Tools()
+        self.plan, self.cache, self.paths, self.tools = plan, Cache(runs), find_datasets(data), tools or Tools()
+        self._watch = watch
         self._splits: dict[str, cp.Split] = {}
         self._checksums: dict[str, str] = {}
         self._fitted: dict[str, Fitted] = {}
@@ -87,13 +102,13 @@ class Bench:
     def split(self, name: str) -> cp.Split:
         """A data set as it is split; of a smoke run only a few of its users."""
         if name not in self._splits:
-            split = self._tools.load(self._path(name))
+            split = self.tools.load(self._path(name))
             self._splits[name] = thin(split, QUICK_USERS) if self.plan.quick else split
         return self._splits[name]
 
     def full(self, name: str) -> cp.Split:
         """A data set as it is split, with all of its users."""
-        return self._tools.load(self._path(name)) if self.plan.quick else self.split(name)
+        return self.tools.load(self._path(name)) if self.plan.quick else self.split(name)
 
     def _path(self, name: str) -> Path:
         if name not in self.paths:
@@ -107,17 +122,14 @@ class Bench:
         """
         best, best_recall, why = None, -1.0, ""
         searched: list[dict[str, Any]] = []
-        for settings in self.plan.candidates(backbone, method, **more):
-            tried = {key: settings[key] for key in SEARCHED if key in settings}
-            tried |= {"options": str(settings["method"])} if isinstance(settings["method"], cp.Method) else {}
+        for settings in self.plan.search(backbone, method, **more):
             try:
-                record = self.validated(name, settings)
+                recall = self.validated(name, settings)["valid"]["recall"]
             except cp.InputError as error:
                 why = str(error)
-                searched.append({"settings": tried, "missing": why})
+                searched.append({"settings": _tried(settings), "missing": why})
                 continue
-            recall = record["valid"]["recall"]
-            searched.append({"settings": tried, "recall": recall})
+            searched.append({"settings": _tried(settings), "recall": recall})
             if recall > best_recall:
                 best, best_recall = settings, recall
                 for one in searched:
@@ -125,17 +137,17 @@ class Bench:
             kept = self._name_of(name, best or settings)
             self._fitted = {key: fitted for key, fitted in self._fitted.items() if key == kept}
         if best is None:
-            raise cp.InputError(why or f"{method} accepts none of the settings that the plan tries")
+            raise cp.InputError(why or f"{method} has no candidates")
         return Choice(best, searched)
 
     def validated(self, name: str, settings: Mapping[str, Any]) -> Record:
         """How a run does on validation, and what was chosen there: epochs, strengths, the whole grid."""
 
         def make() -> Record:
-            fitted = self._fit(name, settings)
-            self._fitted[self._name_of(name, settings)] = fitted
-            run, grid = fitted.run, fitted.tuned.grid
+            fitted = self._fit(name, settings, refit=False)
+            run, grid = fitted.run, fitted.grid
             strengths = fitted.tuned.item_strength, fitted.tuned.user_strength
+            folds = [fold.values["recall"] for fold in grid.user_groups]
             return {
                 "dataset": name,
                 "settings": run.settings,
@@ -144,44 +156,82 @@ class Bench:
                 "epoch_seconds": float(np.median([e["seconds"] for e in run.history])),
                 "looks": [[e["epoch"], e["valid"]] for e in run.history if "valid" in e],
                 "strengths": strengths,
-                "valid": _figures(grid.at(*strengths)),
+                "valid": figures_of(grid.at(*strengths)),
                 "grid": {
                     "item_strengths": grid.item_strengths,
                     "user_strengths": grid.user_strengths,
                     **{metric: np.round(grid.values[metric], 6) for metric in METRICS},
                 },
+                "folds": pack(np.nan_to_num(np.stack(folds) - grid.values["recall"])) if folds else None,
             }
 
-        return self.cache.get(self._key("validation", name, settings), make)
+        return self.cache.get(self.key("validation", name, settings), make)
 
     def tested(self, name: str, settings: Mapping[str, Any]) -> Record:
-        """How a run does on test, at the strengths that validation chose.
+        """How a run does on test, at the strengths that validation chose and without them.
 
-        If both sides have a strength, also with one side off (the other chosen on validation for that) and with both
-        off; if there is a ledger, also its picture of gradients.
+        If both sides have a strength, also with one side off (the other chosen on validation for that); if there is a
+        ledger, also its picture of gradients.
         """
 
         def make() -> Record:
-            self.validated(name, settings)  # leaves the model behind, unless it was made earlier
-            fitted = self._fitted.pop(self._name_of(name, settings), None) or self._fit(name, settings)
-            split, final = self.split(name), fitted.tuned
-            found = self._tools.evaluate(final, split, on="test", k=K, resamples=RESAMPLES)
+            split = self.split(name)
+            fitted = self._fit(name, settings, refit=split.manifest.carved is not None)
+            final, train = fitted.tuned, _train_of(fitted.run, split)
+            adjusted = self.tools.measure(final, split, POPULARITY_RESAMPLES)
             record: Record = {
                 "dataset": name,
                 "settings": fitted.run.settings,
                 "strengths": [final.item_strength, final.user_strength],
-                "users": len(found.plain.users),
-                "adjusted": found.adjusted.to_json(),
-                "plain": found.plain.to_json(),
-                "comparison": found.comparison,
+                "users": len(adjusted.users),
+                "all_users": everybody(split),
+                "adjusted": {**adjusted.to_json(), "draws": draws_of(adjusted)},
+                "plain": self._at(fitted, split, (0.0, 0.0)),
+                "vectors": measure_vectors(fitted.run.embeddings, train),
             }
-            if min(len(final.grid.item_strengths), len(final.grid.user_strengths)) > 1:
-                record["sides"] = self._one_side(fitted, split)
+            grid, recall = fitted.grid, np.asarray(fitted.grid.values["recall"])
+            if min(recall.shape) > 1:
+                record["item off"] = self._at(fitted, split, (0.0, grid.user_strengths[int(recall[0].argmax())]))
+                record["user off"] = self._at(fitted, split, (grid.item_strengths[int(recall[:, 0].argmax())], 0.0))
             if fitted.run.ledger is not None:
-                record["picture"] = _picture(fitted.run.ledger, _train_of(fitted.run, split))
+                record["picture"] = picture_gradients(fitted.run.ledger, train)
             return record
 
-        return self.cache.get(self._key("test", name, settings), make)
+        return self.cache.get(self.key("test", name, settings), make)
+
+    def _at(self, fitted: Fitted, split: cp.Split, strengths: tuple[float, float]) -> Record:
+        measures = self.tools.measure(fitted.tuned.with_strengths(*strengths), split)
+        return {"strengths": strengths, **measures.to_json(), "draws": draws_of(measures)}
+
+    def estimated(self, name: str, settings: Mapping[str, Any]) -> Record:
+        """A run's figures with each estimator of the two directions, strengths chosen on validation for each.
+
+        "cosines" are with the method's own directions, "both" between the item and the user direction.
+        """
+
+        def make() -> Record:
+            split = self.split(name)
+            fitted = self._fit(name, settings, refit=split.manifest.carved is not None)
+            run, known = fitted.run, split.development
+            first, final = known.train, _train_of(run, split)
+            own = cp.find_directions(run.final, final)
+            rows = []
+            for item, user in ESTIMATORS:
+                named = {"item": item, "user": user}
+                grid = self._grid(run.model, known, cp.find_directions(run.model, first, **named))  # type: ignore[arg-type]
+                directions = cp.find_directions(run.final, final, **named)  # type: ignore[arg-type]
+                strengths = cp.choose_strengths(grid)
+                model = replace(fitted.tuned, item_direction=directions.item, user_direction=directions.user)
+                measures = self.tools.measure(model.with_strengths(*strengths), split)
+                cosines = [float(getattr(directions, side) @ getattr(own, side)) for side in ("item", "user")]
+                row = {**named, "strengths": strengths, "valid": grid.at(*strengths)["recall"], "cosines": cosines}
+                rows.append(row | figures_of(measures.to_json()) | {"draws": draws_of(measures)})
+            both = float(own.item @ own.user)
+            ledger = run.ledger
+            return {"estimators": rows, "both": both, "cancels": cancelling(ledger, final) if ledger else None}
+
+        key = self.key("directions", name, settings) | {"estimators": ESTIMATORS}
+        return self.cache.get(key, make)
 
     def timed(self, name: str, settings: Mapping[str, Any]) -> Record:
         """The seconds of a few epochs after the first, and the machine that they were measured on."""
@@ -189,88 +239,56 @@ class Bench:
         few = dict(settings) | {"epochs": number, "check_every": number}
 
         def make() -> Record:
-            run = self._train(name, self.split(name).development, few, refit=False)
+            run = self.train(name, self.split(name).development, few, refit=False)
             seconds = [entry["seconds"] for entry in run.history[1:]]
             return {"epochs": seconds, "settings": run.settings, "machine": machine()}
 
-        return self.cache.get(self._key("time", name, few), make)
+        return self.cache.get(self.key("time", name, few), make)
 
-    def mixed(self, name: str, plain: Mapping[str, Any], gradient: Mapping[str, Any], seed: int) -> Record:
-        """Both methods on test parts of which a growing share was drawn by intervention.
+    def _fit(self, name: str, settings: Mapping[str, Any], *, refit: bool) -> Fitted:
+        """A trained run at its best strengths: the one in memory if it will do, which then stays the only one."""
+        key = self._name_of(name, settings)
+        held = self._fitted.get(key)
+        if held is not None and (held.run.refit is not None or not refit):
+            return held
+        known, start = self.split(name).development, time.perf_counter()
+        run = self.train(name, known, settings, refit=refit)
+        fitted = self.tune(run, known, time.perf_counter() - start)
+        self._fitted = {other: one for other, one in self._fitted.items() if not refit and other != key}
+        self._fitted[key] = fitted
+        return fitted
 
-        Train and validation are the same throughout. The strengths are chosen once, on the intervened validation part
-        ("fixed"), and again for each proportion on a validation part of that proportion, made of intervened pairs and
-        of pairs held out as they were observed ("chosen").
-        """
-
-        def make() -> Record:
-            log = whole(self.split(name))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cp.CounterpopWarning)
-                splits = [cp.split_mixed(log, p, seed=seed, ordinary=ORDINARY) for p in PROPORTIONS]
-            known = splits[0].development
-            plain_run, run = (
-                self._train(name, known, dict(s) | {"seed": seed}, refit=False) for s in (plain, gradient)
-            )
-            fixed = self._tools.tune(run, known, k=K)
-            always = fixed.item_strength, fixed.user_strength
-            record: Record = {"proportions": PROPORTIONS, "fixed_strengths": always, "chosen_strengths": []}
-            record |= {"plain": [], "fixed": [], "chosen": []}
-            for p, split in zip(PROPORTIONS, splits, strict=True):
-                held = mix(known.valid, known.ordinary or known.valid, p, seed)
-                own = cp.choose_strengths(self._search(run, known, held))
-                figures = self._search(run, known, split.test, always, own)
-                unadjusted = self._search(plain_run, known, split.test, (0.0, 0.0))
-                record["plain"].append(_figures(unadjusted.at(0.0, 0.0)))
-                record["fixed"].append(_figures(figures.at(*always)))
-                record["chosen"].append(_figures(figures.at(*own)))
-                record["chosen_strengths"].append(own)
-            return record
-
-        key = self._key("mixed", name, dict(gradient) | {"seed": seed})
-        key |= {"plain": resolve(dict(plain) | {"seed": seed}), "mix": [PROPORTIONS, ORDINARY]}
-        return self.cache.get(key, make)
-
-    def _search(
-        self, run: cp.Run, known: cp.Development, held: cp.Interactions, *points: tuple[float, float]
-    ) -> cp.Grid:
-        """The metrics of a run's first model: at these points on test, or over the whole grid on validation pairs."""
+    def tune(self, run: cp.Run, known: cp.Development, seconds: float = 0.0) -> Fitted:
+        """The run at the strengths with the best recall on validation, as the paper chooses them."""
         directions = cp.find_directions(run.model, known.train)
-        grid, seen = (_crossing(*points), known.refit_train()) if points else ({}, known.train)
-        return self._tools.search(run.model.embeddings, directions, seen, held, k=K, **grid)
+        grid = self._grid(run.model, known, directions)
+        if run.refit is not None:
+            directions = cp.find_directions(run.refit, known.refit_train())
+        model: dict[str, Any] = {"embeddings": run.embeddings, "seen": known.refit_train()}
+        model["refit"] = run.refit is not None
+        sides = directions.item, directions.user
+        return Fitted(run, grid, cp.Recommender(*sides, *cp.choose_strengths(grid), **model), seconds)
 
-    def _fit(self, name: str, settings: Mapping[str, Any]) -> Fitted:
-        split, start = self.split(name), time.perf_counter()
-        run = self._train(name, split.development, settings, refit=split.manifest.carved is not None)
-        return Fitted(run, self._tools.tune(run, split.development, k=K), time.perf_counter() - start)
+    def _grid(self, model: cp.Model, known: cp.Development, directions: cp.Directions) -> cp.Grid:
+        """The metrics of a model on validation over the grid of its dials; for two dials also by folds of users."""
+        dials = model.dials or cp.Dials()
+        over: dict[str, Any] = {"item_strengths": dials.item_strengths, "user_strengths": dials.user_strengths}
+        if min(map(len, over.values())) > 1:
+            draw = np.random.default_rng([FOLD_STREAM]).permutation(known.train.n_users)
+            over["user_groups"] = (draw % FOLDS).astype(np.int32)
+        return self.tools.search(model.embeddings, directions, known.train, known.valid, k=K, **over)
 
-    def _train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
-        chosen = resolve(settings)
-        label = f"{name}, {chosen['backbone']} {chosen['method']}, {chosen['loss']}, seed {chosen['seed']}"
+    def train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
+        """A run; a method that needs a part drawn by intervention gets one where the data have none."""
+        chosen = cp.Settings(**settings)
+        if chosen.method.needs_intervened and known.intervened is None:
+            known = draw_intervened(known)
+        label = f"{name}, {chosen.backbone} {chosen.method.name}, {chosen.loss}, seed {chosen.seed}"
         with self._watch(label) as show:
-            fixed = {name: chosen[name] for name in ("loss", "negative_power")}  # what is not named is not searched
+            fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
             return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
 
-    def _one_side(self, fitted: Fitted, split: cp.Split) -> dict[str, Any]:
-        """Test figures with the item side off, the user side off, and both off; strengths chosen on validation."""
-        final, grid = fitted.tuned, fitted.tuned.grid
-        recall = np.asarray(grid.values["recall"])
-        points = {
-            "item off": (0.0, grid.user_strengths[int(recall[0].argmax())]),
-            "user off": (grid.item_strengths[int(recall[:, 0].argmax())], 0.0),
-            "both off": (0.0, 0.0),
-        }
-        on_test = self._tools.search(
-            fitted.run.embeddings,
-            cp.Directions(final.item_direction, final.user_direction),
-            final.seen,
-            split.test,
-            k=K,
-            **_crossing(*points.values()),
-        )
-        return {side: {"strengths": at, **_figures(on_test.at(*at))} for side, at in points.items()}
-
-    def _key(self, what: str, name: str, settings: Mapping[str, Any]) -> Record:
+    def key(self, what: str, name: str, settings: Mapping[str, Any]) -> Record:
         """What changes the bits of a result, and nothing else."""
         if name not in self._checksums:
             self._checksums[name] = checksum(self._path(name))
@@ -288,41 +306,10 @@ class Bench:
         return to_json([name, resolve(settings)])
 
 
-def mix(intervened: cp.Interactions, observed: cp.Interactions, share: float, seed: int) -> cp.Interactions:
-    """Pairs of two disjoint parts of one log, `share` of them from the first; as many pairs as the smaller part has."""
-    size = min(len(intervened), len(observed))
-    first = round(share * size)
-    draw = np.random.default_rng([seed, MIX_STREAM])
-    return cp.join(
-        *(
-            part.rows(np.sort(draw.permutation(len(part))[:number]))
-            for part, number in ((intervened, first), (observed, size - first))
-        )
-    )
-
-
-def _crossing(*points: tuple[float, float]) -> dict[str, tuple[float, ...]]:
-    """The smallest grid of strengths that holds these points."""
-    items, users = (tuple(sorted({point[side] for point in points})) for side in (0, 1))
-    return {"item_strengths": items, "user_strengths": users}
-
-
-def _picture(ledger: cp.Ledger, train: cp.Interactions) -> Record:
-    """Figure 1 in bins of popularity ranks, and its means over popular items and the rest."""
-    picture, counts = cp.gradient_picture(ledger), train.item_counts
-    popular = cp.head(counts)
-    record: Record = {}
-    for name, values in vars(picture).items():
-        rank, mean = cp.mean_by_rank(values, counts)
-        record["rank"] = np.round(rank, 1)
-        record[name] = [float(f"{m:.5g}") if np.isfinite(m) else None for m in mean]
-        record[f"{name}_means"] = [_mean_known(values[rows]) for rows in (popular, ~popular)]
-    return record
-
-
-def _mean_known(values: Any) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
+def _tried(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a candidate is told apart by, in full."""
+    shown = {key: settings[key] for key in SEARCHED if key in settings}
+    return shown | ({"options": str(settings["method"])} if isinstance(settings["method"], cp.Method) else {})
 
 
 def _train_of(run: cp.Run, split: cp.Split) -> cp.Interactions:
@@ -330,5 +317,9 @@ def _train_of(run: cp.Run, split: cp.Split) -> cp.Interactions:
     return split.development.refit_train() if run.refit is not None else split.train
 
 
-def _figures(point: Mapping[str, float]) -> dict[str, float]:
+def draws_of(measures: cp.Measures) -> dict[str, Any]:
+    return resample({metric: measures.per_user[metric] for metric in METRICS})
+
+
+def figures_of(point: Mapping[str, float]) -> dict[str, float]:
     return {metric: point[metric] for metric in METRICS}

@@ -9,7 +9,16 @@ from counterpop.debiasing import Debiasing, Effect
 from counterpop.evaluation import Evaluation
 from counterpop.reporting import figures
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
-from counterpop.reporting.tables import LABELS, format_figure, format_interval, format_p, html_table
+from counterpop.reporting.run_page import POINTS
+from counterpop.reporting.tables import (
+    LABELS,
+    format_figure,
+    format_interval,
+    format_p,
+    format_price,
+    html_points,
+    html_table,
+)
 
 INTRO = (
     "A model trained elsewhere, as it is and with popularity removed from its query vectors. How much to remove was "
@@ -29,6 +38,9 @@ def render_debiasing(found: Debiasing, name: str) -> str:
 
 def _card(found: Debiasing, name: str) -> str:
     tiles = [_tile(title, effect, found) for title, effect in _parts(found)]
+    worth = found.points[found.point]
+    price = format_price(worth.price, worth.price_low, worth.price_high)
+    tiles[1] = tiles[1]._replace(note=f"{tiles[1].note}; price {price} of recall")
     tiles.append(_tile("Popularity, uniform pairs", found.uniform, found, "average_popularity"))
     return card(name, found.headline, escape(" ".join(found.sentences)), tiles)
 
@@ -66,17 +78,17 @@ def _effects(found: Debiasing) -> Section:
         rows.append((f"{title}<small>difference</small>", cells))
     return Section(
         "The effect in numbers",
-        f"Before and after at the best strengths ({found.tried[0]} item, {found.tried[1]} user), with 95&nbsp;% "
-        "intervals: on uniform held-out pairs, which hold every item about equally often, and on ordinary ones, which "
-        "favour items that are popular already.",
+        f"Before and after at the strengths of the “{found.point}” point ({found.tried[0]} item, {found.tried[1]} "
+        "user), with 95&nbsp;% intervals: on uniform held-out pairs, which hold every item about equally often, and on "
+        "ordinary ones, which favour items that are popular already.",
         wide("The effect in numbers", html_table(["Pairs", *LABELS.values()], rows)),
     )
 
 
 def _dial(found: Debiasing) -> Section:
-    metrics = list(found.grid.values)
+    metrics, told = list(found.grid.values), found.to_json()
     shown = [
-        panel("The whole trade-off", "", figures.debias_curve(found)),
+        panel("Gain against price", "", figures.frontier(told["frontier"], told["points"], found.target)),
         panel(
             "Every pair of strengths",
             "uniform pairs",
@@ -88,11 +100,11 @@ def _dial(found: Debiasing) -> Section:
     floors = ", ".join(f"{name} at least {share:g} of the plain model's" for name, share in found.floor.items())
     return Section(
         "Choosing the strengths",
-        f"Every point is one of {found.grid.values[found.target].size} pairs of strengths, measured on the tuning "
-        "users: recall on ordinary pairs to the right, the target on uniform pairs upwards. The line joins the points "
-        "that no other point beats in both. All points are in curve.parquet, in the folder of this page. "
-        f"Floor: {escape(floors) or 'none'}.",
-        panels(shown),
+        f"{POINTS} The line is measured on the users whose pairs the strengths were tuned on, which flatters it a "
+        f"little; the named points are measured on the other users, with 95 % intervals. You asked for "
+        f"“{found.point}”. All {found.grid.values[found.target].size} pairs of strengths are in curve.parquet, in the "
+        f"folder of this page. Floor: {escape(floors) or 'none'}.",
+        panels(shown) + wide("Points of the frontier", html_points(found.points)),
     )
 
 

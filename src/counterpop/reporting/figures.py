@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from counterpop.auditing import Audit
-from counterpop.debiasing import Debiasing
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
@@ -23,9 +22,10 @@ from counterpop.reporting.findings import RunReport, sides
 from counterpop.reporting.tables import GROUP_NAMES
 from counterpop.tuning import Grid
 
-# Contrast of at least 3:1 against both the light and the dark page.
+# Contrast of at least 3:1 against both the light and the dark page. Plain and adjusted have a colour of their own.
 PLAIN, ADJUSTED, REFERENCE = "#c8691c", "#3a7fc4", "#868c94"
-COLORS = (PLAIN, ADJUSTED, "#2f8f57", "#a25bc0", "#c0487a", "#8a7a1f", "#1f8f96", "#7a6fd0")
+OTHERS = ("#2f8f57", "#a25bc0", "#c0487a", "#8a7a1f", "#1f8f96", "#7a6fd0")
+COLORS = (PLAIN, ADJUSTED, *OTHERS)
 DASHES = ("dot", "solid", "dash", "dashdot", "longdash", "longdashdot", "solid", "dot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon", "hexagon", "hourglass")
 _GROUP = "% of items, most popular first"
@@ -86,7 +86,7 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
         y = [m.recall for m in shown]
         popularity = [m.intervals.get("average_popularity") for m in shown]
         x_around = [i and (i[0] / mean, i[1] / mean) for i in popularity]
-        color, symbol = COLORS[n % len(COLORS)], SYMBOLS[n % len(SYMBOLS)]
+        color, symbol = OTHERS[n % len(OTHERS)], SYMBOLS[n % len(SYMBOLS)]
         traces.append(
             go.Scatter(
                 name=escape(r.name),
@@ -105,26 +105,39 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
     return framed(traces, "Popularity (average item = 1)", f"Recall@{k}", xaxis_rangemode="tozero", showlegend=True)
 
 
-def debias_curve(found: Debiasing) -> go.Figure:
-    """Points: every pair of strengths, by the target on uniform pairs and recall on ordinary ones."""
-    curve = found.curve()
-    x, y = curve["ordinary_recall"], curve[f"uniform_{found.target}"]
-    pairs = np.column_stack([curve["item_strength"], curve["user_strength"]])
-    hover = "item %{customdata[0]}, user %{customdata[1]}<br>%{x:.4f}, %{y:.4f}<extra></extra>"
-    best = np.flatnonzero(curve["frontier"])[np.argsort(x[curve["frontier"]], kind="stable")]
+def frontier(
+    efficient: Sequence[Mapping[str, float]], points: Mapping[str, Mapping[str, Any]], target: str
+) -> go.Figure:
+    """The efficient pairs of strengths as a line of gain against price, and the named points with their intervals.
 
-    def points(name: str, at: Any, **style: Any) -> go.Scatter:
-        return go.Scatter(name=name, x=x[at], y=y[at], customdata=pairs[at], hovertemplate=hover, **style)
+    Both are as in the JSON of `tune` and `debias`.
+    """
+    hover = "item %{customdata[0]}, user %{customdata[1]}<br>gain %{y:.4f}, price %{x:.1%}<extra></extra>"
+
+    def scatter(name: str, rows: Sequence[Mapping[str, Any]], **style: Any) -> go.Scatter:
+        pairs = [(row["item_strength"], row["user_strength"]) for row in rows]
+        x, y = ([row[side] for row in rows] for side in ("price", "gain"))
+        return go.Scatter(name=name, x=x, y=y, customdata=pairs, hovertemplate=hover, **style)
 
     traces = [
-        points("Every pair", slice(None), mode="markers", marker={"color": REFERENCE, "size": 6}),
-        points("Best trade-offs", best, mode="lines+markers", line={"color": ADJUSTED, "width": 2}, marker_size=7),
+        scatter("Best trade-offs", efficient, mode="lines+markers", line={"color": REFERENCE}, marker_size=5),
+        go.Scatter(name="Plain", x=[0.0], y=[0.0], mode="markers", marker=_dot(PLAIN, "x"), hoverinfo="name"),
     ]
-    for name, strengths, symbol in (("Plain", (0.0, 0.0), "x"), ("Chosen", found.tried, "circle")):
-        at = int(np.flatnonzero((pairs == strengths).all(axis=1))[0])
-        traces.append(_mark(name, float(x[at]), float(y[at]), symbol))
-    label = f"{found.target.replace('_', ' ').capitalize()}@{found.k}, uniform pairs"
-    return framed(traces, f"Recall@{found.k}, ordinary pairs", label, height=HEIGHT + 60)
+    for (name, point), symbol in zip(points.items(), SYMBOLS[1:], strict=False):
+        prices = [(point["price_low"], point["price_high"])]
+        traces.append(
+            scatter(
+                name.capitalize() + ("" if point["proven"] else ", not proven"),
+                [point],
+                mode="markers",
+                marker=_dot(ADJUSTED, symbol if point["proven"] else f"{symbol}-open"),
+                error_x=_error([point["price"]], prices, ADJUSTED),
+                error_y=_error([point["gain"]], [(point["low"], point["high"])], ADJUSTED),
+            )
+        )
+    label = f"Gain in {target.replace('_', ' ')}"
+    axes = {"xaxis_tickformat": ".0%", "showlegend": True}
+    return framed(traces, "Price: share of ordinary recall lost", label, height=HEIGHT + 60, **axes)
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:
@@ -181,8 +194,8 @@ def _pull_and_push(
     pull: NDArray[np.float64], push: NDArray[np.float64], counts: NDArray[np.int64], positive: bool
 ) -> list[go.Scatter]:
     return [
-        _by_rank("Pull (as a positive)", pull, counts, ADJUSTED, "solid", positive),
-        _by_rank("Push (as a negative)", push, counts, PLAIN, "dot", positive),
+        _by_rank("Pull (as a positive)", pull, counts, OTHERS[0], "solid", positive),
+        _by_rank("Push (as a negative)", push, counts, OTHERS[1], "dot", positive),
     ]
 
 
@@ -206,8 +219,8 @@ def strength_grid(grid: Grid, chosen: tuple[float, float], first: str = "recall"
     maps = [heat_map(name, *strengths, values, visible=name == first) for name, values in grid.values.items()]
     item, user = chosen
     marks = [
-        _mark(name, user_strength, item_strength, symbol)
-        for name, user_strength, item_strength, symbol in (("Plain", 0.0, 0.0, "x"), ("Chosen", user, item, "circle"))
+        go.Scatter(name=name, x=[x], y=[y], mode="markers", marker=_dot(color, symbol), cliponaxis=False)
+        for name, x, y, color, symbol in (("Plain", 0.0, 0.0, PLAIN, "x"), ("Chosen", user, item, ADJUSTED, "circle"))
     ]
     axes = {f"{axis}axis_dtick": 0.4 for axis in "xy"}
     return framed([*maps, *marks], "User strength", "Item strength", height=HEIGHT + 60, **axes)
@@ -219,21 +232,19 @@ def heat_map(name: str, x: Any, y: Any, z: Any, **more: Any) -> go.Heatmap:
     return go.Heatmap(name=escape(name), x=x, y=y, z=z, colorscale="Viridis", colorbar=bar, hovertemplate=hover, **more)
 
 
-def _mark(name: str, x: float, y: float, symbol: str) -> go.Scatter:
-    marker = {"size": 13, "symbol": symbol, "color": "#e8590c", "line": {"color": "#ffffff", "width": 2}}
-    return go.Scatter(name=name, x=[x], y=[y], mode="markers", marker=marker, cliponaxis=False)
+def _dot(color: str, symbol: str) -> dict[str, Any]:
+    return {"size": 13, "symbol": symbol, "color": color, "line": {"color": "#ffffff", "width": 2}}
 
 
 def training_loss(history: Sequence[Mapping[str, float]]) -> go.Figure:
     """A line: the loss per epoch."""
-    return framed([_curve("loss", history, ADJUSTED)], "Epoch", "Loss", height=HEIGHT - 90, showlegend=False)
+    return framed([_curve("loss", history, OTHERS[0])], "Epoch", "Loss", height=HEIGHT - 90, showlegend=False)
 
 
 def validation_curve(history: Sequence[Mapping[str, float]]) -> go.Figure | None:
     """Lines: the validation metrics during training; None if there are none."""
     names = list(dict.fromkeys(name for entry in history for name in entry if name not in _NOT_METRICS))
-    colors = (ADJUSTED, PLAIN, REFERENCE)
-    lines = [_curve(name, history, colors[n % len(colors)]) for n, name in enumerate(names)]
+    lines = [_curve(name, history, OTHERS[n % len(OTHERS)]) for n, name in enumerate(names)]
     return framed(lines, "Epoch", "On validation", height=HEIGHT - 90, showlegend=True) if lines else None
 
 

@@ -32,6 +32,8 @@ class RunReport:
     """(I,) number of interactions of every item in the evaluated model's training data."""
     grid: Grid | None = None
     ledger: Ledger | None = None
+    tuning: Mapping[str, Any] | None = None
+    """How the strengths were chosen, as `counterpop tune --json` prints it; None if the run was not tuned."""
     truth: Mapping[str, float] | None = None
     """In a synthetic world: the share of users' true favourites found by the "plain" and "adjusted" lists."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -16,7 +16,15 @@ from counterpop.reporting import figures, findings
 from counterpop.reporting.findings import SIGNIFICANT, RunReport
 from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, missing, panel, panels, wide
 from counterpop.reporting.settings_tried import CHOOSERS, settings_tried
-from counterpop.reporting.tables import LABELS, format_figure, format_p, html_contrasts, html_measures, html_table
+from counterpop.reporting.tables import (
+    LABELS,
+    format_figure,
+    format_p,
+    format_price,
+    html_contrasts,
+    html_measures,
+    html_table,
+)
 
 PERCENT = "\u00a0%"
 BIAS = (
@@ -37,6 +45,12 @@ GRADIENTS = (
     "sampled as an item they did not choose. The closer a cosine is to 1, the more that part decides the direction of "
     "the total."
 )
+POINTS = (
+    "Removing more popularity finds more on pairs drawn evenly over items (the gain) and less on ordinary pairs, as "
+    "traffic is today (the price). The line joins the pairs of strengths that no other pair beats in both. Three "
+    "points have names: gain is the most gain at any price, balanced the most at a price of at most 5 % unless another "
+    "limit was set, free the most without a significant loss."
+)
 DEFINED = (
     (
         "Recall@k",
@@ -53,8 +67,14 @@ DEFINED = (
         "Two kinds of held-out pairs",
         "Even pairs hold every item about equally often: they show what would be found if every item were shown "
         "equally often. Ordinary pairs are drawn from the log as it is: they show what is found as traffic is today, "
-        "which favours items that are popular already. The change on ordinary pairs is the price of the adjustment. "
+        "which favours items that are popular already. "
         "After a refit, which trains on them, they are measured on the model before it, at the same strengths.",
+    ),
+    ("Gain", "How much the adjustment raises a metric, usually recall, on even pairs. Above 0 means better."),
+    (
+        "Price",
+        "The share of recall on ordinary pairs that the adjustment loses. Above 0 it costs something; below 0 recall "
+        "on ordinary pairs rises as well.",
     ),
     *(
         (DEFINITIONS[name].label, DEFINITIONS[name].text)
@@ -104,7 +124,8 @@ def _tiles(report: RunReport) -> list[Tile]:
             _change(*tail),
             "of recommendations are not among the popular items (80&nbsp;% of interactions)",
         ),
-        *(_recall_tile(one) for one in (found, found.ordinary) if one),
+        _recall_tile(found),
+        *([_recall_tile(found.ordinary, found.price)] if found.ordinary else []),
     ]
     if report.truth is not None:
         shown = _change(*(_percent(report.truth[kind]) for kind in ("plain", "adjusted")))
@@ -112,17 +133,19 @@ def _tiles(report: RunReport) -> list[Tile]:
     return tiles
 
 
-def _recall_tile(found: Evaluation) -> Tile:
-    """Recall before and after: the gain on the measured part, or the price on ordinary pairs."""
+def _recall_tile(found: Evaluation, price: Mapping[str, float] | None = None) -> Tile:
+    """Recall before and after: the gain on the measured part, or on ordinary pairs the price."""
     note = f"recall@{found.k} on {found.on}{' pairs, before the refit' if found.before_refit else ''}"
     if findings.is_adjusted(found):
         row = found.comparison["recall"]
         change, low, high = (100 * row[name] for name in ("difference", "low", "high"))
         word = findings.verdict("recall", row)
         note += f": {change:+.1f} points ({low:+.1f} to {high:+.1f}), {format_p(row['p_value'])}, {word}"
-        if found.gain:
+        if price:
+            note += f"; price {format_price(**price)}"
+        elif found.gain:
             relative, low, high = (100 * found.gain[name] for name in ("change", "low", "high"))
-            note += f"; relative {relative:+.1f}{PERCENT} ({low:+.1f} to {high:+.1f})"
+            note += f"; gain {relative:+.1f}{PERCENT} ({low:+.1f} to {high:+.1f})"
     title = "Found if items were shown equally" if found.even else "Held-out choices found"
     shown = _change(*(_percent(m.recall) for m in (found.plain, found.adjusted)))
     return Tile("Found as traffic is today" if found.on == "ordinary" else title, shown, note)
@@ -210,17 +233,35 @@ def _strengths(reports: Sequence[RunReport]) -> Section:
         if r.grid is None:
             shown.append(missing(escape(r.name), "has no grid of strengths: they were given, or not tuned."))
             continue
+        shown.append(_frontier(r))
         metrics = list(r.grid.values)
         first = "recall" if "recall" in metrics else metrics[0]
         figure = figures.strength_grid(r.grid, (r.evaluation.item_strength, r.evaluation.user_strength), first)
         choices = [escape(LABELS.get(metric, metric)) for metric in metrics]
         shown.append(panel("Every pair of strengths", escape(r.name), figure, choices, metrics.index(first)))
+    notes = [
+        f"<li>{escape(f'{r.name}: {text}')}</li>"
+        for r in reports
+        for text in ((r.tuning or {}).get("sentence"), *(r.tuning or {}).get("warnings", ()))
+        if text
+    ]
     return Section(
         "How strongly to adjust",
-        "Each cell is one pair of strengths, measured on the validation part, never on the test part. At 0, 0 the "
-        "model is as trained. At 1 a direction is removed completely; above 1 it changes sign.",
-        panels(shown),
+        f"{POINTS} All of it is measured on the validation part, never on the test part: the line on the users that "
+        "strengths were chosen on, which flatters it a little, the named points on users they were not chosen on, with "
+        "95&nbsp;% intervals. In the map, each cell is one pair of strengths. At 0, 0 the model is as trained. At 1 a "
+        "direction is removed completely; above 1 it changes sign.",
+        panels(shown) + (f"<ul>{''.join(notes)}</ul>" if notes else ""),
     )
+
+
+def _frontier(report: RunReport) -> str:
+    told = report.tuning or {}
+    if not told.get("frontier") or not told.get("points"):
+        why = "has no frontier of gain against price: it was tuned without an ordinary part, or without proof."
+        return missing(escape(report.name), why)
+    figure = figures.frontier(told["frontier"], told["points"], told.get("target", "recall"))
+    return panel("Gain against price", escape(report.name), figure)
 
 
 def _training(reports: Sequence[RunReport]) -> Section:

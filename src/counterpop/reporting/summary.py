@@ -21,4 +21,5 @@ def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> 
         saved.trained_on(known, on).item_counts,
         saved.grid,
         saved.run.ledger,
+        saved.manifest["tuning"],
     )

@@ -12,6 +12,7 @@ from rich.text import Text
 from counterpop.auditing import DEFINITIONS
 from counterpop.evaluation import PER_USER, Evaluation, Measures
 from counterpop.reporting.findings import ACCURACY, Contrast, RunReport, contrasts, is_adjusted, sides, verdict
+from counterpop.tuning import Proof, Which
 
 LABELS = {
     "recall": "Recall",
@@ -38,6 +39,8 @@ def format_figure(metric: str, value: float, signed: bool = False) -> str:
     sign = "+" if signed or kind == "lift" else ""
     if kind in ("share", "lift"):
         return f"{100 * value:{sign}.1f}\u00a0%"
+    if metric in DEFINITIONS and kind == "number" and 0 < abs(value) < 0.001:
+        return f"{value:{sign}.2g}"  # shares of attention in a large catalogue
     return f"{value:{sign},.1f}" if kind == "count" else f"{value:{sign}.4f}"
 
 
@@ -94,11 +97,55 @@ def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
     return table
 
 
+POINT_COLUMNS = ("point", "item", "user", "gain (95 %)", "p", "price (95 %)", "proven")
+
+
+def points_table(points: Mapping[Which, Proof]) -> Table:
+    """The points of the frontier with gain and price."""
+    table = Table(*POINT_COLUMNS)
+    for name, cells in _point_cells(points).items():
+        table.add_row(name, *cells)
+    return table
+
+
+def html_points(points: Mapping[Which, Proof]) -> str:
+    """The same as HTML."""
+    return html_table([column.capitalize() for column in POINT_COLUMNS], _point_cells(points).items())
+
+
+def _point_cells(points: Mapping[Which, Proof]) -> dict[Which, list[str]]:
+    """Each point's strengths, gain, p-value and price with their intervals, and whether it is proven, as text."""
+    return {
+        name: [
+            f"{point.item_strength:g}",
+            f"{point.user_strength:g}",
+            f"{point.gain:+.4f} ({point.low:+.4f} to {point.high:+.4f})",
+            "" if point.p_value is None else f"{point.p_value:.4f}",
+            format_price(point.price, point.price_low, point.price_high),
+            "yes" if point.proven else "no",
+        ]
+        for name, point in points.items()
+    }
+
+
+def format_price(lost: float | None, low: float | None, high: float | None) -> str:
+    r"""A price, the share of ordinary recall that is lost, with its interval.
+
+    >>> format_price(0.031, -0.002, 0.064), format_price(None, None, None)
+    ('3.1\xa0% (-0.2 to 6.4)', 'unknown')
+    """
+    if lost is None or low is None or high is None:
+        return "unknown"
+    return f"{100 * lost:.1f}\u00a0% ({100 * low:.1f} to {100 * high:.1f})"
+
+
 def gain_and_price(found: Evaluation) -> list[str]:
     """What the adjustment does to recall, in two sentences: on the part that was measured, and on ordinary pairs."""
     sentences = [_recall_of(found)]
     if found.ordinary:
-        sentences.append(_recall_of(found.ordinary))
+        price = found.price if is_adjusted(found) else None
+        lost = f", a price of {format_price(**price)}" if price else ""
+        sentences.append(_recall_of(found.ordinary, lost))
     elif found.even:
         sentences.append(
             "As traffic is today: not known, because the split has no ordinary pairs (split --ordinary 0.05)."
@@ -106,7 +153,8 @@ def gain_and_price(found: Evaluation) -> list[str]:
     return sentences
 
 
-def _recall_of(found: Evaluation) -> str:
+def _recall_of(found: Evaluation, worth: str = "") -> str:
+    """Recall before and after; `worth` is what the change is called if it is a price."""
     pairs = {"test": "test pairs", "valid": "validation pairs", "ordinary": "ordinary pairs, held out of train"}[
         found.on
     ]
@@ -119,9 +167,10 @@ def _recall_of(found: Evaluation) -> str:
         for kind, m in sides(found).items()
     ]
     text = f"{where}: recall@{found.k} {', '.join(shown)}"
-    if is_adjusted(found) and found.gain:
+    if is_adjusted(found) and found.gain and not worth:
         change, low, high = (100 * found.gain[name] for name in ("change", "low", "high"))
-        text += f", a change of {change:+.1f}\u00a0% ({low:+.1f} to {high:+.1f}\u00a0%)"
+        worth = f", a gain of {change:+.1f}\u00a0% ({low:+.1f} to {high:+.1f})"
+    text += worth
     if found.before_refit:
         text += ", measured before the refit, which was trained on these pairs, at the same strengths"
     return f"{text}."

@@ -59,6 +59,18 @@ function drawCurve() {
   const [sx, sy] = mark(plainStop()), [tx, ty] = mark(tunedStop());
   svg.append(draw("circle", { class: "start", cx: sx, cy: sy, r: 6 }));
   svg.append(draw("path", { class: "tuned", d: `M${tx} ${ty - 9}l9 9l-9 9l-9 -9z` }));
+  const named = new Map();  // points with the same strengths share a label
+  for (const name of Object.keys(measured.points)) {
+    const stop = pointStop(name);
+    named.set(stop.join(), { stop, text: [named.get(stop.join())?.text, name].filter(Boolean).join(", ") });
+  }
+  let free = top + 8;  // labels go down from here, one below the other
+  for (const { stop, text } of [...named.values()].sort((p, q) => mark(p.stop)[1] - mark(q.stop)[1])) {
+    const [x, y] = mark(stop), inner = x > width - 120, place = Math.max(free, y + 4);
+    svg.append(draw("circle", { class: "named", cx: x, cy: y, r: 3.5 }));
+    write(x + (inner ? -13 : 13), place, inner ? "end" : "start", text);
+    free = place + 14;
+  }
   const point = draw("circle", { class: "point", r: 6 });
   svg.append(point);
   svg.addEventListener("click", (event) => {

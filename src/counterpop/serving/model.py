@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,10 @@ class ServedModel:
     trial: Recommender
     """What the dashboard measures: the model that was trained without validation. It leaves out train items."""
     valid: Interactions
+    ordinary: Interactions | None = None
+    """Ordinary pairs that the trial was not trained on, which the price is measured on."""
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    """How the strengths were chosen, as `counterpop tune --json` prints it; empty if they were not."""
     item_names: Sequence[str | None] | None = None
     """By item position, if there is a table of names."""
 

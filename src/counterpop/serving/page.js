@@ -2,13 +2,14 @@
 // The server measures every pair of slider stops once, and the page holds all of it; only lists are requested again.
 
 const LABELS = {
-  recall: "Recall", ndcg: "NDCG", hit_rate: "Hit rate", average_popularity: "Average popularity",
+  recall: "Recall", price: "Price", ndcg: "NDCG", hit_rate: "Hit rate", average_popularity: "Average popularity",
   tail_share: "Tail share", coverage: "Coverage", gini: "Gini",
 };
 const UP = ["recall", "ndcg", "hit_rate"];  // higher is better; for other metrics neither direction is
-const PERCENT = ["tail_share", "coverage"];
-const ACROSS = ["average_popularity", "tail_share", "coverage", "gini"];
-const LEANS_LOW = ["average_popularity", "gini"];  // lower means less popular
+const PERCENT = ["tail_share", "coverage", "price"];
+const ACROSS = ["price", "average_popularity", "tail_share", "coverage", "gini"];
+const LEANS_LOW = ["price", "average_popularity", "gini"];  // lower means cheaper, or less popular
+const TEN_GROUPS = 2.26;  // standard errors on each side of a 95 % interval by the spread over ten groups of users
 const GROUPS = ["Most popular 5 %", "Next 5 %", "Next 5 %", "Next 5 %", "Remaining 80 %"];
 const LIST = 20;
 
@@ -29,7 +30,7 @@ function make(tag, name, text) {
 
 const whole = (value) => (Math.round(value) + 0).toLocaleString("en");  // + 0 turns -0 into 0
 const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
-const share = (value) => `${(100 * value).toFixed(1)} %`;
+const share = (value) => `${fixed(100 * value, 1)} %`;
 
 function shown(metric, value) {
   if (metric === "average_popularity") return whole(value);
@@ -57,10 +58,13 @@ const dial = () => ({
   a: Number(sliders.item.value), b: Number(sliders.user.value),  // which stops
   item: measured.item_strengths[sliders.item.value], user: measured.user_strengths[sliders.user.value],
 });
-const at = (metric, [a, b]) => measured.values[metric][a][b];
+const at = (metric, [a, b], table = measured.values) => table[metric][a][b];
 const plainStop = () => [measured.item_strengths.indexOf(0), measured.user_strengths.indexOf(0)];
 const tunedStop = () => [
   measured.item_strengths.indexOf(measured.tuned[0]), measured.user_strengths.indexOf(measured.tuned[1]),
+];
+const pointStop = (name) => [
+  measured.item_strengths.indexOf(measured.points[name][0]), measured.user_strengths.indexOf(measured.points[name][1]),
 ];
 
 function setDial([a, b]) {
@@ -91,8 +95,14 @@ function showVerdict(stop) {
   const [popularity, recall] = [ratio("average_popularity"), ratio("recall")];
   $("verdict").textContent = stop.join() === plainStop().join()
     ? "The model as trained: nothing is removed."
-    : `Compared with the model as trained, recommended items are ${words(popularity, "more popular", "less popular", "equally popular")}, ` +
-      `and the lists find ${words(recall, "more", "less", "as much")} of what users chose in the held-out part.`;
+    : `Compared with the model as trained, recommended items are ${words(popularity, "more popular", "less popular", "equally popular")}. ` +
+      `The lists find ${words(recall, "more", "less", "as much")} of what users chose in the validation part` +
+      (measured.values.price ? `, and ${words(-at("price", stop), "more", "less", "as much")} of what they choose as traffic is today.` : ".");
+}
+
+function around(metric, stop, value, of, digits) {
+  const error = measured.errors[metric] && TEN_GROUPS * at(metric, stop, measured.errors) / of;
+  return error ? ` (${[value - error, value + error].map((end) => fixed(100 * end, digits)).join(" to ")})` : "";
 }
 
 function showTiles(stop) {
@@ -102,19 +112,34 @@ function showTiles(stop) {
     const change = after - before, of = PERCENT.includes(metric) ? 1 : before || 1;
     const signed = `${change < 0 ? "−" : "+"}${Math.abs(100 * change / of).toFixed(of === 1 ? 1 : 0)}${of === 1 ? " points" : " %"}`;
     tile.children[1].textContent = shown(metric, after);
+    if (metric === "price") {
+      tile.children[2].textContent = `of recall on ordinary pairs is lost${around(metric, stop, after, 1, 1)}`;
+      continue;
+    }
     tile.children[2].replaceChildren(`as trained ${shown(metric, before)} `);
     const word = UP.includes(metric) && Math.abs(change / of) >= 0.005 ? (change > 0 ? "good" : "bad") : "";
-    tile.children[2].append(make("span", word, signed));
+    tile.children[2].append(make("span", word, signed + around(metric, stop, change / of, of, 0)));
   }
 }
 
 function makeTiles() {
-  $("tiles").replaceChildren(...Object.entries(LABELS).map(([metric, label]) => {
+  const known = Object.entries(LABELS).filter(([metric]) => measured.values[metric]);
+  $("tiles").replaceChildren(...known.map(([metric, label]) => {
     const tile = make("div", "tile");
     tile.dataset.metric = metric;
     tile.append(make("h3", "", UP.includes(metric) ? `${label} at ${measured.k}` : label), make("p", "figure"), make("p", "before"));
     return tile;
   }));
+}
+
+function makePoints() {
+  $("points").replaceChildren(...Object.keys(measured.points).map((name) => {
+    const button = make("button", "", name[0].toUpperCase() + name.slice(1));
+    button.type = "button";
+    button.addEventListener("click", () => setDial(pointStop(name)));
+    return button;
+  }));
+  if (!measured.values.price) $("x").querySelector("option[value=price]")?.remove();
 }
 
 function makeGroups() {
@@ -268,6 +293,8 @@ async function start() {
       slider.disabled = false;
     }
     $("plain").disabled = $("tuned").disabled = false;
+    $("chosen").textContent = measured.sentence ?? "";
+    makePoints();
     makeTiles();
     makeGroups();
     drawCurve();
@@ -288,7 +315,7 @@ for (const slider of Object.values(sliders)) {
 }
 $("plain").addEventListener("click", () => setDial(plainStop()));
 $("tuned").addEventListener("click", () => setDial(tunedStop()));
-for (const [id, metrics, first] of [["y", UP, "recall"], ["x", ACROSS, "average_popularity"]]) {
+for (const [id, metrics, first] of [["y", UP, "recall"], ["x", ACROSS, "price"]]) {
   $(id).replaceChildren(...metrics.map((metric) => new Option(LABELS[metric], metric, false, metric === first)));
   $(id).addEventListener("change", () => { drawCurve(); placePoint([dial().a, dial().b]); });
 }

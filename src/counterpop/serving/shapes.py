@@ -208,7 +208,14 @@ class Measured(BaseModel):
     of_users: int
     step: float
     tuned: list[float] = Field(min_length=2, max_length=2)
+    points: dict[str, list[float]] = Field(description="Item and user strength of each named point of the frontier.")
+    sentence: str | None = Field(description="How the strengths were chosen; null if they were not.")
     item_strengths: list[float]
     user_strengths: list[float]
-    values: dict[str, list[list[float]]]
+    values: dict[str, list[list[float]]] = Field(
+        description="With an ordinary part also `price`: the share of recall lost there."
+    )
+    errors: dict[str, list[list[float]]] = Field(
+        description="Standard errors of the difference of `recall` from strength 0, and of `price`."
+    )
     groups: list[dict[str, Any]]

@@ -45,6 +45,8 @@ def load_served(
         saved.trained_on(known),
         saved.recommender(known, "valid") if recommender.refit else replace(recommender, seen=known.train),
         known.valid,
+        known.ordinary,
+        saved.manifest["tuning"] or {},
         read_names(names, saved.run.embeddings.item_ids, item=item, name=name) if names else None,
     )
     _ = model.popular

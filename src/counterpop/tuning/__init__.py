@@ -1,8 +1,19 @@
 """Strengths: the whole grid in one pass, the points of its frontier, and the choice among them."""
 
 from counterpop.runs import STRENGTHS
-from counterpop.tuning.choosing import Tuned, TuneSettings, tune
-from counterpop.tuning.proof import Proof, Which
+from counterpop.tuning.choosing import PointSettings, Tuned, TuneSettings, refine, tune, warn_of
+from counterpop.tuning.proof import (
+    EVERYBODY,
+    FOLDS,
+    WHICH,
+    Folded,
+    Frontier,
+    Proof,
+    Which,
+    deal_folds,
+    explain_choice,
+    prove_point,
+)
 from counterpop.tuning.search import (
     EXPOSURE_BYTES,
     LOWER_IS_BETTER,
@@ -15,5 +26,7 @@ from counterpop.tuning.search import (
     trace_frontier,
 )
 
-__all__ = ["EXPOSURE_BYTES", "LOWER_IS_BETTER", "STRENGTHS", "Grid", "Proof", "Target", "Tradeoff", "TuneSettings"]
-__all__ += ["Tuned", "Which", "choose_strengths", "efficient", "search_strengths", "trace_frontier", "tune"]
+__all__ = ["EVERYBODY", "EXPOSURE_BYTES", "FOLDS", "LOWER_IS_BETTER", "STRENGTHS", "WHICH", "Folded", "Frontier"]
+__all__ += ["Grid", "PointSettings", "Proof", "Target", "Tradeoff", "TuneSettings", "Tuned", "Which"]
+__all__ += ["choose_strengths", "deal_folds", "efficient", "explain_choice", "prove_point", "refine"]
+__all__ += ["search_strengths", "trace_frontier", "tune", "warn_of"]

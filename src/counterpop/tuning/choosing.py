@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
 from counterpop.errors import InputError
@@ -12,46 +12,72 @@ from counterpop.evaluation import Measures
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Dials, Run, Strengths
 from counterpop.splits import Development, Split
-from counterpop.tuning.proof import CrossFit, Frontier, Proof, Which, deal_folds
+from counterpop.tuning.proof import (
+    WHICH,
+    CrossFit,
+    Frontier,
+    Proof,
+    Which,
+    deal_folds,
+    explain_choice,
+    name_point,
+    worth,
+)
 from counterpop.tuning.search import Grid, Target, Tradeoff, choose_strengths, search_strengths, trace_frontier
 
 PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
-WHICH: tuple[Which, ...] = get_args(Which)
 
 
 @dataclass(frozen=True, eq=False)
-class TuneSettings:
-    """The settings of `tune`, which takes them as keywords."""
+class PointSettings:
+    """How `tune` and `debias` choose a point of the frontier of gain against price."""
 
     target: Target = "recall"
-    """The metric to optimise on the validation part."""
+    """The metric to optimise on held-out pairs that are drawn evenly over items."""
     point: Which = "balanced"
-    """"gain": the grid's maximum, without requiring proof, as in the paper. "balanced": the most gain at a price of at
-    most `price`. "free": the most gain without a significant loss of ordinary recall. The last two must be proven."""
-    prove: bool = True
-    """False takes the maximum of the paper's grid and proves nothing, in half the time; only with point="gain"."""
+    """"gain": the most gain, at any price. "balanced": the most gain at a price of at most `price`. "free": the most
+    gain without a significant loss of ordinary recall."""
     price: float | None = None
     """Largest share of ordinary recall that "balanced" and "free" may cost: 0.05, or with a floor any."""
     floor: Mapping[str, float] | None = None
-    """`{"ndcg": 0.98}` keeps at least this share of the plain model's NDCG on the ordinary validation part."""
+    """`{"ndcg": 0.98}` keeps at least this share of the plain model's NDCG on ordinary held-out pairs."""
     k: int = 20
+    """Length of the recommendation lists."""
     item_direction: ItemDirection | None = None
     user_direction: UserDirection | None = None
+    """How to find the directions: see `find_directions`, also for the defaults."""
     seed: int = 0
-    """Deals users into folds and draws for the tests."""
+    """Seed of all random draws."""
 
     def __post_init__(self) -> None:
         if self.point not in WHICH:
             raise InputError(f"point must be one of {', '.join(WHICH)}, got {self.point!r}")
         if self.price is not None and not 0 <= self.price < 1:
             raise InputError(f"price is a share of ordinary recall, at least 0 and below 1, got {self.price}")
-        if not self.prove and self.point != "gain":
-            raise InputError(f"prove=False goes only with point='gain', which takes a maximum, got {self.point!r}")
 
     @property
     def allowed_price(self) -> float | None:
         return PRICE if self.price is None and not self.floor else self.price
+
+    @property
+    def floors(self) -> Mapping[str, float]:
+        """The floor, with the limit on the price as one of recall."""
+        limit = {"gain": None, "balanced": self.allowed_price, "free": 0.0}[self.point]
+        return {**({} if limit is None else {"recall": 1 - limit}), **(self.floor or {})}
+
+
+@dataclass(frozen=True, eq=False)
+class TuneSettings(PointSettings):
+    """The settings of `tune`, which takes them as keywords. The point "gain" needs no proof here, as in the paper."""
+
+    prove: bool = True
+    """False takes the maximum of the paper's grid and proves nothing, in half the time; only with point="gain"."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.prove and self.point != "gain":
+            raise InputError(f"prove=False goes only with point='gain', which takes a maximum, got {self.point!r}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,27 +107,17 @@ class Tuned(Recommender):
     @property
     def sentence(self) -> str:
         """What was done, and why."""
-        target, which = self.settings.target.replace("_", " "), self.settings.point
-        if not self.settings.prove:
-            return f"Took the grid's maximum, {_name(self)}, without looking for proof."
+        how = self.settings
+        if not how.prove:
+            return f"Took the grid's maximum, {name_point(self)}, without looking for proof."
         if not self.points:
             return "There are no strengths to tune, so they are 0."
-        tried = self.points[which]
-        if which == "gain":
-            proof = "which is proven" if tried.proven else "which is not proven"
-            return f"Took the grid's maximum, {_name(self)}, without requiring proof: {_worth(tried, target)}, {proof}."
-        if tried.proven:
-            return f"Took the {which} point, {_name(self)}: {_worth(tried, target)}."
-        most = self.points["gain"]
-        if most.proven and most.price is not None:
-            limit = "at no significant loss" if which == "free" else "at the allowed price"
-            if which == "balanced" and self.settings.allowed_price is not None:
-                limit = f"at a price of at most {100 * self.settings.allowed_price:g} % of ordinary recall"
-            return (
-                f"NO PROVEN POINT KEEPS THE PRICE, so strengths stay 0: no gain {limit} is proven. "
-                f"The most gain, {_name(most)}: {_worth(most, target)}; --point gain or a higher --price takes it."
-            )
-        return f"Strengths stay 0, because no gain is proven. The best try, {_name(tried)}: {_worth(tried, target)}."
+        if how.point != "gain":
+            return explain_choice(self.points, how.point, how.target, how.allowed_price)
+        tried = self.points["gain"]
+        proof = "which is proven" if tried.proven else "which is not proven"
+        taken = f"Took the grid's maximum, {name_point(self)}, without requiring proof"
+        return f"{taken}: {worth(tried, how.target)}, {proof}."
 
     def to_json(self) -> dict[str, Any]:
         """What was chosen and why, without the grids."""
@@ -220,17 +236,3 @@ def warn_of(grid: Grid, strengths: tuple[float, float], plain: Measures, adjuste
     if strengths != (0.0, 0.0) and before and after < COLLAPSE * before:
         warnings.append(f"recall of the most popular 5 % of items collapses from {before:.3f} to {after:.3f}")
     return warnings
-
-
-def _name(point: Proof | Recommender) -> str:
-    return f"item strength {point.item_strength}, user strength {point.user_strength}"
-
-
-def _worth(point: Proof, target: str) -> str:
-    """Gain and price in words."""
-    by = "" if point.p_value is None else f", {'p < 0.001' if point.p_value < 0.001 else f'p = {point.p_value:.3f}'}"
-    gain = f"{target} improves by {point.gain:.4f} ({point.low:.4f} to {point.high:.4f}{by})"
-    if point.price is None or point.price_low is None or point.price_high is None:
-        return f"{gain} on users not chosen on; the price is unknown, as the split has no ordinary part"
-    price, low, high = (f"{100 * share:.1f}" for share in (point.price, point.price_low, point.price_high))
-    return f"{gain} on users not chosen on, at a price of {price} % of ordinary recall ({low} to {high})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from counterpop.recommender import Recommender
 from counterpop.tuning.search import LOWER_IS_BETTER, Grid, Target, above_floor
 
 Which = Literal["gain", "balanced", "free"]
+WHICH: tuple[Which, ...] = get_args(Which)
 Pair = tuple[float, float]
 Values = NDArray[np.float64]
 Effect = Mapping[str, Mapping[str, float]]  # as `compare` gives it
 
 FOLDS = 10
+EVERYBODY = np.ones(FOLDS, dtype=bool)
 SIGNIFICANT = 0.05
 NOTICEABLE = 1.645  # standard errors of a loss that is significant at 5 %, one-sided
 FOLD_STREAM = 600
@@ -92,12 +94,14 @@ class Frontier:
     floor: Mapping[str, float]
     price: float | None
     """Largest share of ordinary recall that the balanced and the free point may cost; None for any."""
+    spare: float = 1.0
+    """Standard errors by which a point must be below that limit."""
 
-    def choose(self, which: Which, among: BoolArray) -> Pair:
+    def choose(self, which: Which, among: BoolArray = EVERYBODY) -> Pair:
         """The strengths of a point, by the users of these folds.
 
-        "gain" is the maximum of the target. "balanced" allows only points that cost at most the price, with one
-        standard error to spare, and "free" of these only points whose loss is not significant. Of all allowed points
+        "gain" is the maximum of the target. "balanced" allows only points that cost at most the price, with some
+        standard errors to spare, and "free" of these only points whose loss is not significant. Of all allowed points
         that are within one standard error (paired, by folds) of the best one, both take the smallest total strength.
         """
         a, b = self.grid.item_strengths, self.grid.user_strengths
@@ -106,7 +110,7 @@ class Frontier:
             recall, zero = Folded.of(self.ordinary, "recall"), (a.index(0.0), b.index(0.0))
             lost, error = recall.loss(zero, among)
             if self.price is not None:
-                allowed &= lost + error <= self.price * recall.mean(among)[zero] + 1e-12
+                allowed &= lost + self.spare * error <= self.price * recall.mean(among)[zero] + 1e-12
             if which == "free":
                 allowed &= lost <= NOTICEABLE * error + 1e-12
         measured = Folded.of(self.grid, self.target)
@@ -154,39 +158,82 @@ class CrossFit:
     def prove(self, which: Which) -> tuple[Proof, list[Measures]]:
         """A point of the frontier, and the measures of each part with strengths chosen on the other folds."""
         folds = np.arange(FOLDS)
-        chosen = self.frontier.choose(which, folds >= 0)
+        chosen = self.frontier.choose(which)
         strengths = tuple(self.frontier.choose(which, folds != fold) for fold in folds)
         if strengths not in self.known:  # points often agree
             adjusted = self.measure(strengths)
             pairs = zip(adjusted, self.plain, strict=True)
             self.known[strengths] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
         adjusted, effects = self.known[strengths]
-        gain, low, high, p_value = self._gain(adjusted[0], effects[0])
-        prices: list[float | None] = [None] * 3
-        keeps = True
-        if len(effects) == 2:
-            whole, lost = self.plain[1].recall or 1.0, effects[1]["recall"]
-            prices = [0.0 - lost[name] / whole for name in ("difference", "high", "low")]
-            limit = np.inf if self.frontier.price is None or which == "gain" else self.frontier.price
-            keeps = -lost["difference"] <= limit * whole and (which != "free" or lost["high"] >= 0)
-        significant = gain > 0 and (low > 0 if p_value is None else p_value < SIGNIFICANT)
-        proven = keeps and significant and chosen != (0.0, 0.0)
-        return Proof(*chosen, proven, gain, low, high, p_value, *prices), adjusted
+        return prove_point(which, chosen, self.frontier, self.plain, adjusted, effects), adjusted
 
-    def _gain(self, adjusted: Measures, effect: Effect) -> tuple[float, float, float, float | None]:
-        """The improvement of the target, its interval, and the p-value if there is one."""
-        target = self.frontier.target
-        if target in PER_USER:
-            row = effect[target]
-            difference, low, high, p_value = (row[name] for name in ("difference", "low", "high", "p_value"))
-        else:  # no test for the same users: the difference is beyond 0 only if the two intervals are apart
-            before, after = self.plain[0], adjusted
-            difference, p_value = getattr(after, target) - getattr(before, target), None
-            low = after.intervals[target][0] - before.intervals[target][1]
-            high = after.intervals[target][1] - before.intervals[target][0]
-        if target in LOWER_IS_BETTER:
-            difference, low, high = -difference, -high, -low
-        return difference, low, high, p_value
+
+def prove_point(
+    which: Which,
+    strengths: Pair,
+    frontier: Frontier,
+    plain: Sequence[Measures],
+    adjusted: Sequence[Measures],
+    effects: Sequence[Effect],
+    level: float = SIGNIFICANT,
+) -> Proof:
+    """A point by its measures on users not chosen on: those of the validation part, and of the ordinary part if any."""
+    gain, low, high, p_value = _gain(frontier.target, plain[0], adjusted[0], effects[0])
+    prices: list[float | None] = [None] * 3
+    keeps = True
+    if len(effects) == 2:
+        whole, lost = plain[1].recall or 1.0, effects[1]["recall"]
+        prices = [0.0 - lost[name] / whole for name in ("difference", "high", "low")]
+        limit = np.inf if frontier.price is None or which == "gain" else frontier.price
+        keeps = -lost["difference"] <= limit * whole and (which != "free" or lost["high"] >= 0)
+    significant = gain > 0 and (low > 0 if p_value is None else p_value < level)
+    return Proof(*strengths, keeps and significant and strengths != (0.0, 0.0), gain, low, high, p_value, *prices)
+
+
+def _gain(
+    target: Target, before: Measures, after: Measures, effect: Effect
+) -> tuple[float, float, float, float | None]:
+    """The improvement of the target, its interval, and the p-value if there is one."""
+    if target in PER_USER:
+        row = effect[target]
+        difference, low, high, p_value = (row[name] for name in ("difference", "low", "high", "p_value"))
+    else:  # no test for the same users: the difference is beyond 0 only if the two intervals are apart
+        difference, p_value = getattr(after, target) - getattr(before, target), None
+        low = after.intervals[target][0] - before.intervals[target][1]
+        high = after.intervals[target][1] - before.intervals[target][0]
+    if target in LOWER_IS_BETTER:
+        difference, low, high = -difference, -high, -low
+    return difference, low, high, p_value
+
+
+def explain_choice(points: Mapping[Which, Proof], which: Which, target: Target, limit: float | None) -> str:
+    """Which point was taken and what it is worth, or why strengths stay 0; `limit` is the allowed price."""
+    tried, most = points[which], points["gain"]
+    if tried.proven:
+        return f"Took the {which} point, {name_point(tried)}: {worth(tried, target)}."
+    if most.proven and most.price is not None and which != "gain":
+        allowed = "at no significant loss" if which == "free" else "at the allowed price"
+        if which == "balanced" and limit is not None:
+            allowed = f"at a price of at most {100 * limit:g} % of ordinary recall"
+        return (
+            f"NO PROVEN POINT KEEPS THE PRICE, so strengths stay 0: no gain {allowed} is proven. "
+            f"The most gain, {name_point(most)}: {worth(most, target)}; --point gain or a higher --price takes it."
+        )
+    return f"Strengths stay 0, because no gain is proven. The best try, {name_point(tried)}: {worth(tried, target)}."
+
+
+def name_point(point: Proof | Recommender) -> str:
+    return f"item strength {point.item_strength}, user strength {point.user_strength}"
+
+
+def worth(point: Proof, target: Target) -> str:
+    """Gain and price in words."""
+    by = "" if point.p_value is None else f", {'p < 0.001' if point.p_value < 0.001 else f'p = {point.p_value:.3f}'}"
+    gain = f"{target.replace('_', ' ')} improves by {point.gain:.4f} ({point.low:.4f} to {point.high:.4f}{by})"
+    if point.price is None or point.price_low is None or point.price_high is None:
+        return f"{gain} on users not chosen on; the price is unknown, as the split has no ordinary part"
+    price, low, high = (f"{100 * share:.1f}" for share in (point.price, point.price_low, point.price_high))
+    return f"{gain} on users not chosen on, at a price of {price} % of ordinary recall ({low} to {high})"
 
 
 def deal_folds(n_users: int, seed: int) -> IntArray:

@@ -76,10 +76,6 @@ class Method:
     """What `tune` searches afterwards; None if there is nothing to tune."""
     looks: ClassVar[tuple[Strengths, Strengths]] = (FIXED, FIXED)
     """The strengths of items and users that a look at validation tries during training."""
-    follows_plain_loss: ClassVar[bool] = False
-    """In a search: takes the loss that plain training does best with."""
-    tries_plain_settings: ClassVar[bool] = False
-    """In a search: also tries the settings of plain training."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A class with a new loss does not inherit another loss for the other engines: it would train that instead."""
@@ -105,9 +101,9 @@ class Method:
         return cls()
 
     @classmethod
-    def variants(cls) -> tuple[Method, ...]:
-        """Other options that a wide search tries."""
-        return ()
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        """Settings that a search tries, most promising first, each laid over the defaults; built-in methods have 8."""
+        return tuple({"loss": loss} for loss in cls.losses)
 
     def check(self, settings: Settings) -> None:
         """Raises `InputError` if these settings do not go with the method."""

@@ -14,7 +14,7 @@ from counterpop.training.settings import Settings
 def step_epoch(tables: tuple[Tensor, Tensor], triples: Tensor, lr: float, settings: Settings, penalty: float) -> Tensor:
     """Steps along all triples, items (2I, D); returns the mean recorded loss."""
     users, items = tables
-    own = len(items) // 2, float(penalty)
+    own = len(items) // 2, penalty / items.shape[1]
     return Launch(users.shape[1])(_step, tables, triples, lr, settings, *own, BCE=settings.loss == "bce")
 
 

@@ -19,7 +19,7 @@ from counterpop.training.settings import Settings
 class CausEObjective(Objective):
     def __init__(self, train: Interactions, settings: Settings, threads: int, penalty: float) -> None:
         super().__init__(train, settings, threads)
-        self._penalty = np.float32(penalty)
+        self._penalty = np.float32(penalty / settings.dim)  # of the mean over D
 
     def step(
         self, part: int, tables: Tables, triples: Triples, order: IntArray, lr: float, into: Tables | None = None
@@ -31,7 +31,8 @@ class CausEObjective(Objective):
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def walk(tables, into, triples, order, rates, bce, every):
-    """Steps along each triple, as in `plain.native.walk`, + penalty x the squared distance of each item's two rows.
+    """Steps along each triple, as in `plain.native.walk`, + penalty x the sum of squared differences of each item's
+    two rows.
 
     tables: users (U, D), or (2U, D) with `into`, whose second half belongs to treatment triples; items (2I, D).
     rates: lr, reg, penalty.

@@ -27,7 +27,7 @@ class CausELoss(TripleLoss):
         losses = softplus(-s_i) + softplus(s_j) if self._bce else softplus(s_j - s_i)
         other = [items.index_select(0, (row + self._train.n_items) % len(items)) for row in (i, j)]
         distance = (A - other[0]).square().sum() + (B - other[1]).square().sum()
-        return losses.sum() + reg + self._penalty * distance, losses
+        return losses.sum() + reg + self._penalty * distance / items.shape[1], losses
 
     def step_epoch(self, users: Tensor, items: Tensor, triples: Tensor, lr: float) -> Tensor:
         from counterpop.training.methods.cause import fused

@@ -45,7 +45,6 @@ class DICE(Method):
         "lightgcn": {"lr": 5e-3, "reg": 5e-3} | SMALL_START,
     }
     any_encoder: ClassVar[bool] = False
-    tries_plain_settings: ClassVar[bool] = True
     weight: float = 0.1
     margin: float = 40.0
     pool: float = 40.0
@@ -64,8 +63,19 @@ class DICE(Method):
             raise InputError(f"decay of dice must be at most 1, got {self.decay}")
 
     @classmethod
-    def variants(cls) -> tuple[DICE, ...]:
-        return cls(margin=20.0), cls(weight=0.5), cls(penalty=0.1)
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        graph = backbone == "lightgcn"
+        few, smaller = cls(pool=4.0), {"reg": 1e-3}
+        return (
+            {},
+            {"method": cls(pool=4.0, margin=10.0)} | smaller,
+            {"lr": 5e-3 if graph else 0.05, "reg": 1e-5},
+            {"method": few, "negatives": 4, "epochs": 40 if graph else 64, "check_every": 4} | smaller,  # as long
+            {"method": few, "lr": 5e-3 if graph else 0.05, "reg": 1e-5},
+            {"method": few, "lr": 0.02 if graph else 0.2} | smaller,
+            {"method": few} | smaller,
+            {"method": cls(weight=0.5)},
+        )
 
     @property
     def correlates(self) -> bool:

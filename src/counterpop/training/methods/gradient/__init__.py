@@ -30,3 +30,25 @@ class Gradient(Plain):
     keeps_ledger: ClassVar[bool] = True
     dials: ClassVar[Dials | None] = BOTH_SIDES
     looks: ClassVar[tuple[Strengths, Strengths]] = (COARSE, COARSE)
+
+    @classmethod
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        if backbone == "lightgcn":
+            tried: tuple[dict[str, Any], ...] = (
+                {"loss": "bpr", "reg": 1e-3},
+                {"loss": "bce", "reg": 1e-3},
+                {"loss": "bpr", "lr": 0.01},
+                {"loss": "bce", "lr": 0.05},
+                {"loss": "bpr", "lr": 0.03, "reg": 1e-3},
+                {"loss": "bce", "lr": 0.01},
+            )
+        else:
+            tried = (
+                {"loss": "bce", "lr": 0.4},
+                {"loss": "bpr", "lr": 0.4},
+                {"loss": "bpr", "reg": 3e-3},
+                {"loss": "bce", "lr": 0.4, "reg": 3e-4},
+                {"loss": "bpr", "reg": 3e-4},
+                {"loss": "bpr", "lr": 0.1, "initial_scale": 0.01},
+            )
+        return {"loss": "bpr"}, {"loss": "bce"}, *tried

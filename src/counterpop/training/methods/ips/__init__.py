@@ -32,7 +32,6 @@ class IPS(Plain):
         "mf": {"lr": 0.1, "reg": 1e-5} | SMALL_START,
         "lightgcn": {"lr": 5e-3, "reg": 1e-5} | SMALL_START,
     }
-    follows_plain_loss: ClassVar[bool] = True
     power: float = 0.25
     """Below 1 the weights are smoothed; 0 is plain training. At 1 popular items are hardly trained.
     Validation recall of MF at .5, .25 and 0: Adressa .142, .184, .207; ML-10M .141, .147, .155
@@ -48,8 +47,18 @@ class IPS(Plain):
             raise InputError(f"clip of ips is a quantile, from 0 to 1, got {self.clip}")
 
     @classmethod
-    def variants(cls) -> tuple[IPS, ...]:
-        return cls(power=0.5), cls(power=1.0), cls(clip=1.0)
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        slower = 2e-3 if backbone == "lightgcn" else 0.05
+        return (
+            {"loss": "bpr"},
+            {"loss": "bce"},
+            {"loss": "bce", "method": cls(power=0.1), "lr": slower},
+            {"loss": "bpr", "method": cls(power=0.1), "lr": slower},
+            {"loss": "bce", "method": cls(power=0.5)},
+            {"loss": "bpr", "method": cls(power=0.5)},
+            {"loss": "bpr", "method": cls(power=1.0)},
+            {"loss": "bpr", "method": cls(clip=1.0)},
+        )
 
     def weights(self, counts: NDArray[np.int64]) -> FloatArray:
         """(I,) the weight of every item; one without interactions counts as having one.

@@ -54,8 +54,14 @@ class MACR(Method):
         return cls(0.1, 0.1) if backbone == "lightgcn" else cls()
 
     @classmethod
-    def variants(cls) -> tuple[MACR, ...]:
-        return cls(1e-2, 1e-3), cls(0.1, 0.1)
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        if backbone == "lightgcn":
+            weights = (0.03, 5e-3, 1e-5), (0.1, 5e-3, 1e-5), (0.3, 0.02, 3e-4), (0.1, 0.02, 3e-4)
+            last = (0.01, 5e-3, 1e-5), (0.3, 0.01, 1e-4), (0.03, 0.01, 1e-4)
+        else:
+            weights = (0.1, 0.2, 1e-3), (0.1, 0.1, 1e-4), (0.3, 0.4, 1e-3), (0.03, 0.1, 1e-4)
+            last = (0.3, 0.2, 3e-3), (1.0, 0.2, 1e-3), (0.03, 0.2, 1e-3)
+        return {}, *({"method": cls(w, w), "lr": lr, "reg": reg} for w, lr, reg in (*weights, *last))
 
     def native(self, train: Interactions, settings: Settings, threads: int) -> Objective:
         from counterpop.training.methods.macr.native import MACRObjective

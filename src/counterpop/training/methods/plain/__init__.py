@@ -46,6 +46,17 @@ class Plain(Method):
     loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {"softmax": SOFTMAX}
     takes_scores: ClassVar[bool] = True
 
+    @classmethod
+    def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
+        if backbone == "lightgcn":
+            rates = ("bpr", 2e-3, 1e-5), ("bce", 0.02, 1e-5), ("bpr", 5e-3, 3e-4), ("bce", 2e-3, 1e-5)
+            last = ("bpr", 0.02, 3e-4), ("bce", 5e-3, 3e-4)
+        else:
+            rates = ("bce", 0.2, 1e-5), ("bpr", 0.05, 1e-4), ("bce", 0.1, 1e-5), ("bpr", 0.02, 1e-5)
+            last = ("bpr", 0.1, 1e-3), ("bce", 0.2, 1e-3)
+        tried = [{"loss": loss, "lr": lr, "reg": reg} for loss, lr, reg in (*rates, *last)]
+        return {"loss": "bpr"}, {"loss": "bce"}, *tried
+
     def weights(self, counts: NDArray[np.int64]) -> FloatArray:
         """(I,) what a triple counts by its seen item; empty if all count the same."""
         return np.empty(0, np.float32)

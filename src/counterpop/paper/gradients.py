@@ -1,0 +1,168 @@
+"""Figure 1 and what the paper derives from it: accumulated gradients, lengths of vectors, and how alike they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from counterpop.paper.ablation import without_normalisation
+from counterpop.paper.cells import Cell, reasons, run_cell
+from counterpop.paper.datasets import TITLES
+from counterpop.paper.published import DATASETS, OURS, PLAIN
+from counterpop.paper.results import Claim, Figure, Item, Table, judge
+from counterpop.paper.runs import Bench
+from counterpop.paper.uncertainty import Spread, normal
+
+WEIGHTINGS = {"count": "by count, as in Eq. 9 and Algorithm 1", "slope": "by slope of the loss, our view"}
+
+
+def make_figure1(bench: Bench) -> Item:
+    """Cosines of an item's pull and push with their sum, and their lengths, by popularity rank."""
+    whole = run_cell(bench, "ml10m", "mf", OURS)
+    cells = {"not normalised": without_normalisation(bench, whole), "users normalised": whole}
+    plain = {name: run_cell(bench, name, "mf", PLAIN) for name in DATASETS}
+    figures, rows = [], []
+    for label, cell in cells.items():
+        for weighting, title in WEIGHTINGS.items():
+            if cell.records:
+                picture = cell.records[0]["picture"][weighting]
+                rows.append({"dataset": "ml10m", "backbone": "mf", "users": label, "weighting": weighting, **picture})
+                figures += _figures(picture, f"ML-10M, MF, {label}, {title}")
+    claims: list[Claim] = []
+    for label, cell in cells.items():
+        if cell.records:
+            claims += _gradient_claims(cell.records[0]["picture"], label)
+    return Item(
+        "figure1",
+        "Figure 1: accumulated gradients",
+        "What raised an item as a seen item (pull) and lowered it as a negative (push), summed over training. The "
+        "closer a cosine is to 1, the more that part determines the direction of the sum of both. By count, every "
+        "triple adds the user's vector once, as in the paper; by slope, it adds it times the slope of the loss, which "
+        "is the step that training really took. The paper does not say whether users were normalised here; both are "
+        "shown.",
+        tuple(filter(None, (_means_table(rows), _lengths_table(plain)))),
+        tuple(figures),
+        (*claims, *_vector_claims(plain)),
+        tuple(rows),
+        reasons([whole, *plain.values()]),
+    )
+
+
+def _figures(picture: dict[str, Any], title: str) -> list[Figure]:
+    figures = []
+    for what, kind, y in (("Direction", "cosine", "Cosine with the sum"), ("Size", "norm", "Length")):
+        series = [
+            {"name": name, "x": picture["rank"], "y": [y or None for y in picture[f"{kind}_{part}"]]}
+            for part, name in (("pull", "Pull (as a seen item)"), ("push", "Push (as a negative)"))
+        ]
+        log = {"log_x": True, "log_y": kind == "norm"}
+        figures.append(Figure(f"{what}, {title}", "lines", "Popularity rank (1 = most popular)", y, series, **log))
+    return figures
+
+
+def _means_table(rows: list[dict[str, Any]]) -> Table | None:
+    shown = []
+    for row in rows:
+        for side in ("popular", "other"):
+            means = [row["means"][f"{kind}_{part}"][side] for kind in ("cosine", "norm") for part in ("pull", "push")]
+            figures = [_interval(mean) for mean in means]
+            shown.append([row["users"], WEIGHTINGS[row["weighting"]], side, *figures])
+    columns = ("Users", "Weights", "Items", "cosine of pull", "cosine of push", "length of pull", "length of push")
+    note = "Means over the items with 95 % intervals."
+    return Table("Popular items and the others, ML-10M, MF", columns, shown, (note,)) if shown else None
+
+
+def _interval(mean: dict[str, float] | None) -> dict[str, Any] | None:
+    if mean is None:
+        return None
+    half = 1.96 * mean["error"]
+    return {"mean": mean["mean"], "low": mean["mean"] - half, "high": mean["mean"] + half, "seeds": 1}
+
+
+def _gradient_claims(picture: dict[str, Any], label: str) -> list[Claim]:
+    """The paper's two findings, by count; the weights by slope are only shown."""
+    means = picture["count"]["means"]
+
+    def gap(name: str, side: str, sign: float = 1.0) -> dict[str, Spread]:
+        found = means[name][side]
+        return {f"{side} items": normal(sign * found["mean"], found["error"], label + name + side)} if found else {}
+
+    claims = [
+        judge(
+            "I, Fig. 1(a)",
+            (
+                "The whole gradient of popular items points along their positive part rather than the negative one "
+                f"({label})."
+            ),
+            gap("cosine_gap", "popular"),
+            unit="",
+        ),
+        judge(
+            "I, Fig. 1(a)",
+            f"That of unpopular items points along the negative part ({label}).",
+            gap("cosine_gap", "other", -1.0),
+            unit="",
+        ),
+        judge(
+            "I, Fig. 1(b)",
+            f"The positive part of popular items is longer than their negative part ({label}).",
+            gap("norm_gap", "popular"),
+            unit="",
+        ),
+    ]
+    pull = {side: normal(one["mean"], one["error"], label + side) for side, one in means["norm_pull"].items() if one}
+    ratio = {"popular over other items": pull["popular"].over(pull["other"])} if len(pull) == 2 else {}
+    text = f"The positive part of popular items is far longer than that of unpopular ones ({label})."
+    claims.append(judge("I, Fig. 1(b)", text, ratio))
+    alike = picture["alike"]
+    text = f"The positive parts of popular items point in similar directions, more than those of others ({label})."
+    return [*claims, judge("IV-C1", text, _closer(alike, label), unit="")]
+
+
+def _closer(alike: dict[str, Any], key: str) -> dict[str, Spread]:
+    """By how much the mean cosine of two popular items is above that of two others."""
+    if None in alike.values():
+        return {}
+    sides = [normal(alike[side]["mean"], alike[side]["error"], key + side) for side in ("popular", "other")]
+    case = (
+        f"mean cosine {alike['popular']['mean']:.2f} of two popular items, {alike['other']['mean']:.2f} of two others"
+    )
+    return {case: sides[0].minus(sides[1])}
+
+
+def _lengths_table(plain: dict[str, Cell]) -> Table | None:
+    rows = []
+    for name, cell in plain.items():
+        if cell.records:
+            vectors = cell.records[0]["vectors"]
+            alike = [_interval(vectors["alike"][side]) for side in ("popular", "other")]
+            rows.append([TITLES[name], *(_interval(vectors[f"{s}_length"]) for s in ("item", "user")), *alike])
+    columns = ("Data set", "items", "users", "cosine of two popular items", "cosine of two others")
+    note = "Plain MF, first seed. Items and users: Spearman's correlation of the length of a vector with its count."
+    return Table("Lengths and angles of vectors", columns, rows, (note,)) if rows else None
+
+
+def _vector_claims(plain: dict[str, Cell]) -> list[Claim]:
+    found = {TITLES[name]: cell.records[0]["vectors"] for name, cell in plain.items() if cell.records}
+
+    def lengths(side: str) -> dict[str, Spread]:
+        return {
+            name: normal(one[f"{side}_length"]["mean"], one[f"{side}_length"]["error"], name + side)
+            for name, one in found.items()
+        }
+
+    closer = {f"{name}: {case}": one for name, v in found.items() for case, one in _closer(v["alike"], name).items()}
+    return [
+        judge(
+            "I, III",
+            "The more popular an item, the longer its vector (rank correlation, plain MF).",
+            lengths("item"),
+            unit="",
+        ),
+        judge(
+            "IV-B",
+            "The more active a user, the longer the user's vector (rank correlation, plain MF).",
+            lengths("user"),
+            unit="",
+        ),
+        judge("III", "Vectors of popular items may lie close to each other (plain MF).", closer, unit=""),
+    ]

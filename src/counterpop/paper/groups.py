@@ -1,0 +1,161 @@
+"""Popularity groups: how often items of each are recommended, and how many of their test pairs are found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from counterpop.paper.ablation import without_normalisation
+from counterpop.paper.cells import Cell, reasons, run_cell
+from counterpop.paper.plan import BACKBONE_TITLES, title_of
+from counterpop.paper.published import BACKBONES, OURS, PLAIN
+from counterpop.paper.results import Claim, Figure, Item, Table, judge, judge_similar
+from counterpop.paper.runs import Bench
+from counterpop.paper.uncertainty import Spread, normal
+
+GROUPS = ("0–5", "5–10", "10–15", "15–20", "20–100")  # per cent of the items, most popular first
+FIGURES = {"frequency": "Share of recommendations", "recall": "Recall of the group"}
+BARE = "no normalisation"
+SIMILAR = {"frequency": 0.05, "recall": 0.02}  # in absolute terms
+SECTION = "V-C4, RQ3(a)"
+At = dict[tuple[str, str, int, str], Spread]  # by backbone, row, group and figure
+
+
+def make_groups(bench: Bench) -> Item:
+    """Plain training, and the method with and without normalised users, on ML-10M."""
+    cells: list[Cell] = []
+    figures, rows = [], []
+    at: At = {}
+    for backbone in BACKBONES:
+        plain, whole = (run_cell(bench, "ml10m", backbone, method) for method in (PLAIN, OURS))
+        shown = {PLAIN: plain, BARE: without_normalisation(bench, whole), OURS: whole}
+        cells += [plain, whole]
+        for row, cell in ((row, cell) for row, cell in shown.items() if cell.records):
+            for group in range(len(GROUPS)):
+                found = {what: group_spread(cell, group, what) for what in FIGURES}
+                at |= {(backbone, row, group, what): one for what, one in found.items() if one}
+                rows.append(
+                    {"dataset": "ml10m", "backbone": backbone, "method": cell.row_title, "group": GROUPS[group]}
+                    | {"items": cell.records[0]["adjusted"]["groups"][group]["items"]}
+                    | {what: one and one.to_json() for what, one in found.items()}
+                )
+        for what, y in FIGURES.items():
+            series = [
+                {
+                    "name": cell.row_title,
+                    "x": list(GROUPS),
+                    "y": [_mean(at.get((backbone, row, g, what))) for g in range(5)],
+                }
+                for row, cell in shown.items()
+                if cell.records
+            ]
+            if series:
+                caption = f"{y}, ML-10M, {BACKBONE_TITLES[backbone]}"
+                figures.append(Figure(caption, "bars", "% of items, most popular first", y, series))
+    table = Table(
+        "Popularity groups, ML-10M",
+        ("Backbone", "Method", "Items (%, most popular first)", "Number", "Recommended", "Recall of the group"),
+        [[BACKBONE_TITLES[r["backbone"]], *list(r.values())[2:]] for r in rows],
+        ("Recall of a group: hits in it / its test pairs, over all users together. Intervals over users and seeds.",),
+    )
+    return Item(
+        "groups",
+        "Popularity groups",
+        "Items by falling count: four groups of 5 % of the items each, then the rest.",
+        (table,),
+        tuple(figures),
+        tuple(_claims(at)),
+        tuple(rows),
+        reasons(cells),
+    )
+
+
+def _mean(spread: Spread | None) -> float | None:
+    return spread.mean if spread else None
+
+
+def group_spread(cell: Cell, group: int, what: str) -> Spread | None:
+    """A figure of a group, with the noise of users (a quarter of the 95 % interval's width) and of seeds."""
+    values, errors = [], []
+    for record in cell.records:
+        value = record["adjusted"]["groups"][group][what]
+        interval = record["adjusted"]["intervals"].get(f"group_{group + 1}_{what}")
+        if value is None or interval is None:
+            return None
+        values.append(value)
+        errors.append((interval[1] - interval[0]) / 3.92)
+    seeds = np.var(values, ddof=1) / len(values) if len(values) > 1 else 0.0
+    spread = normal(
+        float(np.mean(values)), float(np.sqrt(np.mean(np.square(errors)) + seeds)), f"{cell.title}{group}{what}"
+    )
+    return Spread(spread.mean, spread.draws, len(values))
+
+
+def _claims(at: At) -> list[Claim]:
+    """What the paper says of each group. Differences are between unpaired figures, so their intervals are wide."""
+
+    def less(
+        first: str, second: str, groups: tuple[int, ...], figures: tuple[str, ...] = tuple(FIGURES)
+    ) -> dict[str, Spread]:
+        found = {}
+        for backbone in BACKBONES:
+            for group in groups:
+                for what in figures:
+                    pair = [at.get((backbone, row, group, what)) for row in (first, second)]
+                    if pair[0] and pair[1]:
+                        found[f"{BACKBONE_TITLES[backbone]} group {group + 1} {what}"] = pair[0].minus(pair[1])
+        return found
+
+    falls = {}
+    for backbone in BACKBONES:
+        for group in range(4):
+            for what in FIGURES:
+                pair = [at.get((backbone, PLAIN, g, what)) for g in (group, group + 1)]
+                if (
+                    pair[0] and pair[1] and not (group == 3 and what == "frequency")
+                ):  # group 5 has sixteen times the items
+                    falls[f"{BACKBONE_TITLES[backbone]} {what}, group {group + 1} to {group + 2}"] = pair[0].minus(
+                        pair[1]
+                    )
+    apart = less(OURS, PLAIN, (4,)) | {f"{case}, {BARE}": one for case, one in less(BARE, PLAIN, (4,)).items()}
+    similar = [
+        judge_similar(SECTION, f"Group 5: the {what} is similar for all methods.", _only(apart, what), margin, unit="")
+        for what, margin in SIMILAR.items()
+    ]
+    every = tuple(range(len(GROUPS)))
+    rarer = less(BARE, OURS, every, ("frequency",))
+    better = {
+        case: one
+        for case, one in less(OURS, BARE, every, ("recall",)).items()
+        if case.replace("recall", "frequency") in rarer and rarer[case.replace("recall", "frequency")].low > 0
+    }
+    best = dict([max(better.items(), key=lambda pair: pair[1].low)]) if better else {}  # one case is enough
+    some = "In some group the method recommends less than without normalised users, but finds more (shown: the best)."
+    name = title_of(PLAIN)
+    return [
+        judge(
+            SECTION,
+            f"With {name} training both figures are highest in group 1 and fall from group to group.",
+            falls,
+            unit="",
+        ),
+        judge(
+            SECTION,
+            "In group 1 the method recommends less and finds less than plain.",
+            less(PLAIN, OURS, (0,)),
+            unit="",
+        ),
+        judge(
+            SECTION,
+            "In groups 2 to 4 it recommends more and finds more than plain.",
+            less(OURS, PLAIN, (1, 2, 3)),
+            unit="",
+        ),
+        *similar,
+        judge(SECTION, some, best, unit="")
+        if best or not rarer
+        else Claim(SECTION, some, "not seen", "There is no group in which it recommends less beyond the noise."),
+    ]
+
+
+def _only(effects: dict[str, Spread], what: str) -> dict[str, Spread]:
+    return {case: one for case, one in effects.items() if f" {what}" in case}

@@ -1,0 +1,323 @@
+"""How the paper's claims are judged: intervals, paired comparisons, pictures of vectors, and LaTeX."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import counterpop as cp
+from counterpop.paper import accuracy, cost, published
+from counterpop.paper.cells import Cell
+from counterpop.paper.latex import latex_table
+from counterpop.paper.pictures import explained_by_one_dial, measure_vectors, picture_gradients
+from counterpop.paper.proportion import PROPORTIONS, crossing
+from counterpop.paper.results import Table, judge, judge_similar
+from counterpop.paper.statistics import draw_negatives
+from counterpop.paper.strengths import step_between
+from counterpop.paper.uncertainty import RESAMPLES, Spread, average, correct, normal, over_seeds, pack, resample, unpack
+from counterpop.paper.writing import format_cell
+
+ROOT = Path(__file__).parents[1]
+
+
+def certain(mean: float, error: float = 0.001) -> Spread:
+    return normal(mean, error, f"{mean}")
+
+
+# --- uncertainty ---
+
+
+def test_draws_of_users_give_the_standard_error_of_a_mean() -> None:
+    values = np.random.default_rng(0).random(900) ** 2
+    spread = over_seeds([values.mean()], [resample({"recall": values})["recall"]], "x")
+    assert spread.draws.std() == pytest.approx(values.std() / 30, rel=0.05)
+    low, high = stats.norm.interval(0.95, values.mean(), values.std() / 30)
+    assert spread.low == pytest.approx(low, abs=0.003) and spread.high == pytest.approx(high, abs=0.003)
+
+
+def test_the_same_users_are_drawn_for_every_run_so_differences_are_paired() -> None:
+    draw = np.random.default_rng(1)
+    hard = draw.random(800)  # some users are easy for every method
+    first, second = hard + 0.02 + 0.01 * draw.normal(size=800), hard + 0.01 * draw.normal(size=800)
+    spreads = [over_seeds([v.mean()], [resample({"m": v})["m"]], key) for v, key in ((first, "a"), (second, "b"))]
+    difference = spreads[0].minus(spreads[1])
+    expected = stats.ttest_rel(first, second)
+    assert difference.draws.std() == pytest.approx((first - second).std() / np.sqrt(800), rel=0.05)
+    assert difference.low > 0 and spreads[0].low < spreads[1].high  # beyond the noise only because it is paired
+    small = spreads[0].minus(over_seeds([first.mean() + 0.0004], [resample({"m": first + 0.0004})["m"]], "c"))
+    assert small.p_value < 1e-6 and expected.pvalue < 1e-6  # the same shift for everybody is certain
+
+
+def test_p_values_agree_with_a_paired_t_test() -> None:
+    draw = np.random.default_rng(2)
+    for shift in (0.0, 0.002, 0.004):
+        first, second = draw.random(600), draw.random(600)
+        second = first + 0.05 * draw.normal(size=600) + shift
+        spreads = [over_seeds([v.mean()], [resample({"m": v})["m"]], "x") for v in (second, first)]
+        ours, theirs = spreads[0].minus(spreads[1]).p_value, stats.ttest_rel(second, first).pvalue
+        assert ours == pytest.approx(theirs, rel=0.2, abs=0.03)
+
+
+def test_the_scatter_of_seeds_is_part_of_the_interval_and_unbiased() -> None:
+    """Many cells of three seeds without noise of users: the variance of the draws is that of a mean of three."""
+    draw, none = np.random.default_rng(3), pack(np.zeros(RESAMPLES))
+    variances = []
+    for n in range(300):
+        figures = draw.normal(0.2, 0.01, 3).tolist()
+        variances.append(over_seeds(figures, [none] * 3, str(n)).draws.var())
+    assert np.mean(variances) == pytest.approx(0.01**2 / 3, rel=0.1)
+    assert over_seeds([0.2], [none], "x").to_json() == {"mean": 0.2, "low": 0.2, "high": 0.2, "seeds": 1}
+
+
+def test_packed_draws_keep_four_digits() -> None:
+    values = np.random.default_rng(4).normal(0, 0.003, (20, 7))
+    again = unpack(json.loads(json.dumps(pack(values))))
+    assert again.shape == values.shape and np.abs(again - values).max() < 1e-6
+    assert np.array_equal(unpack(pack(np.zeros(3))), np.zeros(3))
+
+
+def test_holm_against_its_definition() -> None:
+    p_values = np.random.default_rng(5).random(12) ** 3
+    order = np.argsort(p_values)
+    expected = np.minimum(1, np.maximum.accumulate((12 - np.arange(12)) * p_values[order]))
+    assert np.allclose(np.array(correct(p_values.tolist()))[order], expected)
+    assert correct([]) == []
+
+
+# --- verdicts ---
+
+
+@pytest.mark.parametrize(
+    ("effects", "verdict"),
+    [
+        ((0.1, 0.1, 0.1), "confirmed"),
+        ((0.2, 0.2, 0.2), "stronger"),
+        ((0.02, 0.02, 0.02), "weaker"),
+        ((0.1, 0.1, 0.0), "weaker"),  # not in every case
+        ((0.1, 0.0, 0.0), "cannot tell"),
+        ((0.1, -0.1, 0.0), "not seen"),
+        ((), "cannot tell"),
+    ],
+)
+def test_claims_are_judged_by_intervals(effects: tuple[float, ...], verdict: str) -> None:
+    cases = {str(n): certain(effect) for n, effect in enumerate(effects)}
+    claim = judge("V", "x", cases, dict.fromkeys(cases, 0.1))
+    assert claim.verdict == verdict
+    assert ("Opposite: 1 " in claim.evidence) is (-0.1 in effects)
+    assert ("Within the noise" in claim.evidence) is (0.0 in effects)
+
+
+def test_no_verdict_from_a_difference_within_the_noise() -> None:
+    wide = {"a": normal(0.3, 0.2, "a")}  # three times the published effect, but it may as well be 0
+    assert judge("V", "x", wide, {"a": 0.1}).verdict == "cannot tell"
+    likely = {"a": normal(0.3, 0.12, "a")}  # surely above 0, not surely above 1.25 times the published one
+    assert judge("V", "x", likely, {"a": 0.1}).verdict == "confirmed"
+    assert judge("V", "x", {"a": certain(0.1), "b": certain(0.1), "c": certain(0.0)}, most=True).verdict == "confirmed"
+
+
+def test_similar_needs_an_interval_inside_the_margin() -> None:
+    def verdict(mean: float, error: float) -> str:
+        return judge_similar("V", "x", {"a": normal(mean, error, "a")}, 0.05).verdict
+
+    found = [verdict(0.01, 0.01), verdict(0.01, 0.05), verdict(0.2, 0.01), verdict(-0.2, 0.01)]
+    assert found == ["confirmed", "cannot tell", "not seen", "not seen"]
+
+
+def test_table4_judges_ratios_with_their_noise() -> None:
+    def verdicts(gradient: float, dice: float, noise: float) -> list[str]:
+        draw = np.random.default_rng(6)
+        seconds = {"plain": 1.0, "gradient": gradient, "dice": dice, "macr": 1.3}
+        spreads = {
+            ("mf", "ml10m", method): cost.spread_of((mean + noise * draw.random(15)).tolist(), n)
+            for n, (method, mean) in enumerate(seconds.items())
+        }
+        return [claim.verdict for claim in cost._claims(spreads)]
+
+    assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "confirmed", "stronger", "confirmed", "confirmed"]
+    assert verdicts(1.5, 1.2, 0.01) == ["not seen", "not seen", "not seen", "not seen", "not seen"]
+    assert set(verdicts(1.02, 1.3, 3.0)) <= {"cannot tell", "not seen"}
+
+
+# --- the main table ---
+
+
+def made_cell(method: str, recall: float, seeds: int = 2, dataset: str = "ml10m") -> Cell:
+    draw = np.random.default_rng(7)
+    easy = np.repeat([0.0, 0.4], 500)
+    records = []
+    for n in range(seeds):
+        values = recall - 0.2 + easy + 0.02 * draw.normal(size=1000) + 0.001 * n
+        figures = {m: float(values.mean()) for m in published.METRICS}
+        part = {**figures, "draws": resample(dict.fromkeys(published.METRICS, values))}
+        records.append({"adjusted": part, "users": 900, "all_users": 1000, "settings": {}})
+    return Cell(dataset, "mf", method, records=tuple(records))
+
+
+def test_rows_are_compared_with_the_papers_method_in_pairs_and_corrected() -> None:
+    cells = [made_cell("gradient", 0.25), made_cell("dice", 0.2495), made_cell("macr", 0.2), made_cell("plain", 0.29)]
+    compared = accuracy.compare_rows(cells, "mf")
+    assert len(compared) == 3 * len(published.METRICS)
+    marks = {cell.method: (accuracy.marked(cell, "recall", compared) or {}).get("mark") for cell in cells}
+    assert marks == {"gradient": None, "dice": "", "macr": "***", "plain": accuracy.ABOVE * 3}
+    for found in compared.values():
+        assert found["low"] < found["difference"] < found["high"]
+        assert found["p_value"] <= found["corrected"] <= 1
+    interval = cells[1].figure("recall")
+    assert interval is not None and interval["high"] - interval["low"] > 0.02  # unpaired, users differ far more
+
+
+def test_both_bases_are_counted() -> None:
+    cell = made_cell("gradient", 0.18)  # published .173, .536 and .116; over all users .162
+    alone, over_all = (accuracy.against_published([cell], 1.0, basis) for basis in (False, True))
+    assert list(alone.values()) == [True, False, True] and list(over_all.values()) == [False, False, True]
+    assert accuracy.against_published([made_cell("gradient", 0.13, dataset="adressa")], 1.0, True).popitem()[1]
+
+
+def test_the_average_gains_that_the_text_quotes_do_not_follow_from_its_table() -> None:
+    cells = {
+        ("mf", d, m): made_cell(m, 0.3 if m == "gradient" else 0.2, dataset=d)
+        for d in published.DATASETS
+        for m in ("gradient", "plain")
+    }
+    claim = accuracy._mean_gain(cells, "mf")
+    assert "37.33 % (Recall)" in claim.claim and "give 42.7 %, 28.3 %, 51.9 %" in claim.evidence
+
+
+def test_published_ablation_has_the_sides_of_the_text() -> None:
+    """Section V-C3: alpha 1 = 0 drops the user term. On ML-10M that costs more with both backbones."""
+    for backbone in published.BACKBONES:
+        user, item = (published.table5(backbone, "ml10m", f"{side} side off")["recall"] for side in ("user", "item"))
+        assert user < item
+        whole = published.table5(backbone, "adressa", "whole method")
+        assert whole == published.table3(backbone, "adressa", "gradient")
+
+
+# --- pictures ---
+
+
+def test_by_count_a_popular_item_is_its_positive_part_and_another_its_negative_part() -> None:
+    """As Eq. 9 has it: a popular item is pulled often and pushed rarely; slopes may tell another story."""
+    world = cp.make_world(400, 150, mean_activity=20, seed=1)
+    split = cp.split_uniform(world.log, test=2, valid=2, ordinary=0)
+    run = cp.train(split, method="gradient", loss="bpr", refit=False, epochs=20, dim=16, ledger_every=1, check_every=20)
+    found = picture_gradients(run.ledger, split.train)
+    ledger, popular = run.ledger, cp.head(split.train.item_counts)
+    for weighting in ("count", "slope"):
+        pull, push = (getattr(ledger, f"item_{part}")(weighting)[popular].astype(float) for part in ("pull", "push"))
+        cosine = np.sum(pull * (pull - push), 1) / np.linalg.norm(pull, axis=1) / np.linalg.norm(pull - push, axis=1)
+        means = found[weighting]["means"]
+        assert means["cosine_pull"]["popular"]["mean"] == pytest.approx(cosine.mean(), rel=1e-6)
+        gap = np.linalg.norm(pull, axis=1) - np.linalg.norm(push, axis=1)
+        assert means["norm_gap"]["popular"]["mean"] == pytest.approx(gap.mean(), rel=1e-6)
+        assert means["norm_gap"]["popular"]["error"] == pytest.approx(gap.std() / np.sqrt(len(gap)), rel=1e-6)
+    assert (
+        found["count"]["means"]["norm_gap"]["popular"]["mean"]
+        > 0
+        > found["count"]["means"]["norm_gap"]["other"]["mean"]
+    )
+
+
+def test_lengths_and_angles_of_vectors_with_a_known_answer() -> None:
+    log = cp.make_world(300, 100, mean_activity=15, seed=2).log
+    draw = np.random.default_rng(8)
+    items, users = (draw.normal(size=(n, 6)) for n in (100, 300))
+    items *= (log.item_counts / np.linalg.norm(items, axis=1))[:, None]  # as long as popular
+    users /= np.linalg.norm(users, axis=1)[:, None] * (1 + log.user_counts[:, None])  # shorter, the more active
+    popular = cp.head(log.item_counts)
+    items[popular] = np.abs(items[popular])  # all in one orthant
+    found = measure_vectors(
+        cp.Embeddings(*(v.astype(np.float32) for v in (users, items)), log.user_ids, log.item_ids), log
+    )
+    assert found["item_length"]["mean"] > 0.98 and found["user_length"]["mean"] < -0.98
+    units = items[popular] / np.linalg.norm(items[popular], axis=1, keepdims=True)
+    cosines = (units @ units.T)[np.triu_indices(len(units), 1)]
+    assert found["alike"]["popular"]["mean"] == pytest.approx(cosines.mean(), abs=1e-5)
+    assert abs(found["alike"]["other"]["mean"]) < 0.1 < found["alike"]["popular"]["mean"]
+
+
+def test_one_dial_explains_a_grid_that_depends_on_c_only() -> None:
+    strengths = [round(0.2 * n, 1) for n in range(11)]
+    a, b = np.meshgrid(strengths, strengths, indexing="ij")
+    c = a + b - a * b
+
+    def explained(recall: np.ndarray) -> float | None:
+        return explained_by_one_dial({"item_strengths": strengths, "user_strengths": strengths, "recall": recall})
+
+    assert (explained(np.exp(-((c - 0.7) ** 2))) or 0) > 0.995
+    assert (explained(np.exp(-((a - 0.7) ** 2))) or 1) < 0.6
+    assert explained(np.ones_like(c)) is None
+
+
+# --- the other items ---
+
+
+def test_expected_negatives_against_a_simulation() -> None:
+    log = cp.make_world(60, 40, mean_activity=10, seed=3).log
+    popular, active = cp.head(log.item_counts), cp.head(log.user_counts)
+    draw, counted, rounds = np.random.default_rng(9), np.zeros((2, 2)), 60
+    touched = [set(log.item_ix[log.user_ix == u].tolist()) for u in range(log.n_users)]
+    for u, seen in enumerate(touched):
+        unseen = np.array([i for i in range(log.n_items) if i not in seen])
+        drawn = popular[draw.choice(unseen, rounds * len(seen))]
+        counted[0 if active[u] else 1] += [drawn.sum(), (~drawn).sum()]
+    assert draw_negatives(log) == pytest.approx(counted / rounds, rel=0.05)
+
+
+def test_lines_cross_where_the_difference_is_zero() -> None:
+    def spreads(*means: float) -> list[Spread]:
+        return [certain(mean) for mean in means]
+
+    at = crossing(spreads(-0.1, -0.02, 0.02, 0.1, 0.2))
+    assert at is not None and at.mean == pytest.approx(0.625) and 0.6 < at.low < at.high < 0.65
+    always, never = crossing(spreads(0.1, 0.1, 0.1, 0.1, 0.1)), crossing(spreads(-0.1, -0.1, -0.1, -0.1, -0.1))
+    assert always is not None and always.mean == 0 and never is None
+    assert len(PROPORTIONS) == 5
+
+
+def test_steps_in_the_grid_have_the_noise_of_the_folds() -> None:
+    draw = np.random.default_rng(10)
+    grid = np.array([[0.1, 0.2], [0.3, 0.4]])
+    folds = 0.05 * draw.normal(size=(20, 2, 2)) + 0.2 * draw.normal(size=(20, 1, 1))  # hard and easy folds of users
+    record: dict[str, Any] = {"grid": {"recall": grid}, "folds": pack(folds)}
+    step = step_between((record,), (1, 0), (0, 0), "x")
+    assert step.mean == pytest.approx(0.2)
+    assert step.draws.std() == pytest.approx((folds[:, 1, 0] - folds[:, 0, 0]).std(ddof=1) / np.sqrt(20), rel=0.06)
+
+
+def test_a_table_in_latex_is_complete_and_escaped() -> None:
+    figure = {"mean": 0.12, "low": 0.11, "high": 0.13, "seeds": 3, "mark": "**"}
+    table = Table("5 % & more", ("Data_set", "Recall"), [["A", figure], ["A", None], ["B", 0.2]], ("A note: #1.",))
+    text = latex_table(table, "x", format_cell)
+    assert text.count(r"\\") == 4 and text.count(" & ") == 4 and r"5 \% \& more" in text and r"Data\_set" in text
+    assert r"0.1200$^{{*}{*}}$ {\scriptsize (0.1100 to 0.1300)}" in text and "missing" in text and r"\#1" in text
+    assert text.index(r"\toprule") < text.index(r"\midrule") < text.index(r"\bottomrule")
+    assert text.count(r"\midrule") == 2  # under the head, and between A and B
+    depth = np.cumsum([(char == "{") - (char == "}") for char in re.sub(r"\\[{}]", "", text)])
+    assert depth.min() >= 0 and depth[-1] == 0
+
+
+def test_the_page_copies_no_sentence_of_the_paper() -> None:
+    paper = ROOT.parent / "shared" / "paper.txt"
+    if not paper.is_file():
+        pytest.skip("the text of the paper is not here")
+    words = re.findall(r"[a-z]+", paper.read_text().lower())
+    known = {tuple(words[n : n + 9]) for n in range(len(words) - 8)}
+    title = tuple(
+        re.findall("[a-z]+", "mitigating popularity bias in recommendation with unbalanced interactions a gradient")
+    )
+    for path in (ROOT / "src" / "counterpop" / "paper").glob("*.py"):
+        ours = re.findall(r"[a-z]+", path.read_text().lower())
+        copied = [run for n in range(len(ours) - 8) if (run := tuple(ours[n : n + 9])) in known and run[0] not in title]
+        assert not copied, f"{path.name}: {' '.join(copied[0])}"
+
+
+def test_averages_of_effects_are_less_noisy_than_each() -> None:
+    one, two = normal(0.1, 0.02, "a"), normal(0.3, 0.02, "b")
+    both = average([one, two])
+    assert both.mean == pytest.approx(0.2) and both.draws.std() == pytest.approx(0.02 / np.sqrt(2), rel=0.1)
