@@ -1,13 +1,13 @@
 """Which carved validation part chooses as the test would? Nested carves: a pseudo-test is drawn out of train.
 
-    python experiments/validation.py --data adressa --seed 0 --out validation.jsonl [--minutes 7]
+    python experiments/validation.py --data adressa --seed 0 --minutes 7 --out validation.jsonl
     python experiments/validation.py --table validation.jsonl
 
-The real test part is only used to see how it was drawn; no model is ever measured on it. From the train part of a data
-set (found as in benchmarks/paper_data.py), or from a made-up world, a pseudo-test is drawn as the real test was: a fixed
-number of pairs of every item, with items that are too rare left out first. Several models are then trained on each
-carve of the rest and, as truth, on all of the rest. A scheme chooses a model and its strengths by its validation part;
-its regret is the recall on the pseudo-test that it loses to the best choice there was.
+The real test part is not read. From the train part of a data set (found as in benchmarks/paper_data.py), or from a
+made-up world, a pseudo-test is drawn as the real test was: a fixed number of pairs of every item, with items that are
+too rare left out first, and where the real test leans to active users, so does this one. Several models are then
+trained on each carve of the rest and, as truth, three times on all of the rest. A scheme chooses a model and its
+strengths by its validation part. Its regret is the recall on the pseudo-test that it loses to the best choice.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from counterpop.training.loop import begin, scheduled
 from counterpop.training.settings import Settings
 from paper_data import data_folder
 
-# of each data set: pairs of every item in the pseudo-test, fewest pairs of an item before it is drawn, share of users,
-# share of items, and whether active users give more of their pairs (as in Gowalla's own test)
+# Of each data set: pairs of every item in the pseudo-test, fewest pairs of an item before it is drawn, share of users,
+# share of items, and whether a user's pairs are drawn by the square of their number (as in Gowalla's own test).
 DATA: dict[str, tuple[int, int, float, float, bool]] = {
     "adressa": (4, 5, 1.0, 1.0, False),
     "gowalla": (5, 10, 0.6, 0.5, True),
@@ -54,8 +54,18 @@ CARVES = (
     "onelean",
     "fifthlean",
 )  # none: truth, three times
-ORDER = ("none", "old", "oldlean", "onelean", "one1", "fifthlean", "none2", "fifth", "none3", "one2", "one3")
-WEIGHTS = ("plain", "equal", "items", "both")
+ORDER = ("none", "old", "oldlean", "fifthlean", "none2", "onelean", "none3", "one1", "fifth", "one2", "one3")
+SCHEMES = {
+    "old": "as many pairs as the test, at most half",
+    "oldlean": "the same, users as in the test",
+    "fifth": "at most a fifth",
+    "fifthlean": "at most a fifth, users as in the test",
+    "one1": "one pair",
+    "onelean": "one pair, users as in the test",
+    "three": "one pair, mean of three carves",
+    "extrapolated": "extrapolated to no pairs taken",
+}
+WEIGHTS = ("plain", "equal", "items", "both")  # none; item-equal; by item counts as in test; by item and user counts
 STRENGTHS = tuple(round(0.4 * n, 1) for n in range(6))
 MOST_USERS = 4000  # measured, of each part
 
@@ -129,7 +139,6 @@ def leaning_of(rest: cp.Interactions, test: cp.Interactions) -> NDArray[np.float
         power = (low + high) / 2
         drawn = first_of_items(whole, chance / np.exp(power * size)[whole.user_ix], test.item_counts)
         low, high = (power, high) if size[whole.user_ix[drawn]].mean() < wanted else (low, power)
-    print("leaning", power, file=sys.stderr)
     return np.maximum(rest.user_counts, 0.5) ** power
 
 
@@ -187,16 +196,7 @@ def run_cells(name: str, seed: int, out: Path, minutes: float) -> None:
     log = source(name, seed)
     taken = draw_test(log, number, leaning, np.random.default_rng([seed, 911]))
     rest, test = log.rows(~taken), log.rows(taken)
-    print(
-        name,
-        seed,
-        log,
-        "test users",
-        (test.user_counts > 0).sum(),
-        "train counts of items",
-        np.percentile(rest.item_counts, [5, 25, 50, 75, 95]),
-        file=sys.stderr,
-    )
+    print(name, seed, log, np.percentile(rest.item_counts, [5, 25, 50, 75, 95]), file=sys.stderr)
     for carve, (n, config) in itertools.product(ORDER, enumerate(configs(name))):
         key = (name, seed, carve, n)
         if key in done or (name == "gowalla" and config["negative_power"] in (0.25, 0.75)):
@@ -219,36 +219,80 @@ def run_cells(name: str, seed: int, out: Path, minutes: float) -> None:
         users = np.flatnonzero(held.user_counts).astype(np.int32)
         users = np.sort(draw.permutation(users)[:MOST_USERS])
         grids = {}
-        for way, weights in ways.items():
-            grid = cp.search_strengths(
-                model.embeddings,
-                directions,
-                train,
-                held,
-                weights=weights,
-                exposure=False,
-                users=users,
-                item_strengths=STRENGTHS,
-                user_strengths=STRENGTHS,
-                threads=2,
-            )
+        for way, weight in ways.items():
+            case = model.embeddings, directions, train, replace(held, weight=weight)
+            options = {"item_strengths": STRENGTHS, "user_strengths": STRENGTHS, "users": users, "threads": 2}
+            grid = cp.search_strengths(*case, exposure=False, **options)
             grids[way] = grid.values["recall"].round(5).tolist()
-        record = {
-            "data": name,
-            "seed": seed,
-            "carve": carve,
-            "n": n,
-            "config": config,
-            "grids": grids,
-            "pairs": len(held),
-            "of": len(rest),
-        }
+        record = {"data": name, "seed": seed, "carve": carve, "n": n, "config": config, "grids": grids}
+        record["pairs"] = len(held)
         with out.open("a") as file:
             file.write(json.dumps(record) + "\n")
 
 
 def line_key(record: dict[str, Any]) -> tuple[Any, ...]:
     return record["data"], record["seed"], record["carve"], record["n"]
+
+
+Cells = dict[tuple[str, int], dict[str, Any]]  # by carve and model
+Regret = tuple[float, float]  # of strengths, and of model and strengths together; shares of the best recall
+
+
+def values_of(cells: Cells, carve: str, way: str, n: int) -> NDArray[np.float64]:
+    """A model's recall at every pair of strengths, as a scheme sees it."""
+    if carve == "three":
+        return np.mean([values_of(cells, f"one{k}", way, n) for k in (1, 2, 3)], axis=0)
+    if carve == "extrapolated":  # to a carve of no pairs, by a line through the old carve and one pair of each item
+        small, large = (cells[name, n]["pairs"] for name in ("one1", "old"))
+        near, far = (values_of(cells, name, way, n) for name in ("one1", "old"))
+        return near + (near - far) * small / (large - small)
+    return np.array(cells[carve, n]["grids"][way])
+
+
+def regret(cells: Cells, truth: list[NDArray[np.float64]], models: list[int], carve: str, way: str) -> Regret:
+    """What is lost by choosing strengths for each model, on average, and by choosing the model with its strengths."""
+    seen = [values_of(cells, carve, way, n) for n in models]
+    at = [np.unravel_index(values.argmax(), values.shape) for values in seen]
+    best, chosen = max(t.max() for t in truth), int(np.argmax([values.max() for values in seen]))
+    strengths = np.mean([(t.max() - t[a]) / best for t, a in zip(truth, at, strict=True)])
+    return float(strengths), float((best - truth[chosen][at[chosen]]) / best)
+
+
+def regrets(records: list[dict[str, Any]]) -> dict[tuple[str, str], dict[tuple[str, int], Regret]]:
+    """The regrets of every scheme on every pseudo-test that has all it needs."""
+    found: dict[tuple[str, str], dict[tuple[str, int], Regret]] = {}
+    for key in sorted({(r["data"], r["seed"]) for r in records}):
+        cells: Cells = {(r["carve"], r["n"]): r for r in records if (r["data"], r["seed"]) == key}
+        models = sorted({n for carve, n in cells if carve == "none"})
+        times = [carve for carve in CARVES if carve.startswith("none") and all((carve, n) in cells for n in models)]
+        truth = [np.mean([values_of(cells, carve, "plain", n) for carve in times], axis=0) for n in models]
+        for carve, way in itertools.product(SCHEMES, WEIGHTS):
+            try:
+                found.setdefault((carve, way), {})[key] = regret(cells, truth, models, carve, way)
+            except KeyError:
+                continue  # not all cells are there yet
+    return found
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Regret of strengths / of model and strengths, in % of the best recall, as means over pseudo-tests."""
+    found = regrets(records)
+    names = [name for name in DATA if any(key[0] == name for keys in found.values() for key in keys)]
+    lines = [f"| carve | weights | {' | '.join(names)} | all |", "|---" * (len(names) + 3) + "|"]
+    for (carve, way), keys in found.items():
+        cells = [mean_of([value for key, value in keys.items() if key[0] == name]) for name in names]
+        lines.append(
+            f"| {SCHEMES[carve]} | {way} | {' | '.join(cells)} | {mean_of(list(keys.values()), spread=True)} |"
+        )
+    return "\n".join(lines)
+
+
+def mean_of(values: list[Regret], spread: bool = False) -> str:
+    if not values:
+        return ""
+    both = 100 * np.array(values)
+    text = " / ".join(f"{mean:.1f}" for mean in both.mean(axis=0))
+    return f"{text} ({len(values)}" + (f", sd {both[:, 1].std():.1f})" if spread else ")")
 
 
 def main() -> None:
@@ -259,6 +303,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("validation.jsonl"))
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
+    if options.table:
+        print(table([json.loads(line) for line in options.table.read_text().splitlines()]))
+        return
     run_cells(options.data, options.seed, options.out, options.minutes)
 
 
