@@ -21,7 +21,7 @@ from counterpop.runs import BOTH_SIDES, Dials, Model, Run
 from counterpop.splits import Split
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, trace_frontier, tune
 from counterpop.tuning import search as tuning
-from counterpop.tuning.proof import FOLDS, Frontier, deal_folds
+from counterpop.tuning.proof import FOLDS, Folded, Frontier, deal_folds
 from counterpop.worlds import World
 
 QUARTERS = tuple(n / 4 for n in range(11))
@@ -201,6 +201,16 @@ def test_pairs_can_be_weighted(split: Split) -> None:
         assert getattr(measured, name) == pytest.approx(sums[name] / total), name
         low, high = measured.intervals[name]
         assert low < sums[name] / total < high, name
+    folds = deal_folds(len(vectors.user_ids), 0)
+    folded = search_strengths(vectors, directions, split.train, held, k=k, **axes, user_groups=folds)
+    for name in (
+        "recall",
+        "hit_rate",
+        "ndcg",
+        "tail_share",
+    ):  # folds count by their weight: together they are the whole
+        together = Folded.of(folded, name).mean(np.ones(FOLDS, bool))
+        np.testing.assert_allclose(together, grid.values[name], rtol=1e-6, err_msg=name)
     equal = dataclasses.replace(held, weight=np.full(len(held), 3, np.float32))
     same = search_strengths(vectors, directions, split.train, equal, k=k)
     assert_same(search_strengths(vectors, directions, split.train, split.valid, k=k), same.values, atol=1e-6)
