@@ -113,7 +113,7 @@ def test_ids_without_vectors_and_vectors_without_ids(taste_world: World, split: 
 
 
 def test_the_order_of_a_ledger_is_that_of_the_vectors(taste_world: World, split: cp.Split) -> None:
-    run = cp.train(split, dim=8, epochs=10, seed=0)
+    run = cp.train(split, dim=8, epochs=10, refit=False, seed=0)
     vectors, ledger = run.embeddings, run.ledger
     own = cp.find_directions(run.model, split.train)
     shuffled = np.random.default_rng(0).permutation(split.train.n_items)
