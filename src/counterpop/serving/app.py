@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 
 from counterpop import __version__
+from counterpop.errors import InputError
 from counterpop.kernels.threads import core_count
 from counterpop.serving.dashboard import Dashboard
 from counterpop.serving.guard import Counts, Guard, Limits
@@ -25,7 +27,7 @@ def create_app(
     *,
     unknown: Unknown = "popular",
     limits: Limits | None = None,
-    tokens: Sequence[str] = (),
+    tokens: Sequence[str] | Callable[[], Sequence[str]] = (),
     hosts: frozenset[str] | None = None,
     look_every: float = 1.0,
 ) -> Guard:
@@ -35,6 +37,8 @@ def create_app(
     except the page and the probes requires one of them. `hosts` are the only host names it answers to (None:
     any). Every `look_every` seconds it checks the source for a new run.
     """
+    if not 0 < look_every < math.inf:
+        raise InputError(f"look_every must be a number of seconds above 0, got {look_every}")
     counts = Counts()
     watch = Watch(source, counts)
     pool = ThreadPoolExecutor(core_count(), "counterpop-batch")
@@ -42,6 +46,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         task = asyncio.create_task(watch.keep_watch(look_every))
+        task.add_done_callback(watch.note_end)
         yield
         task.cancel()
         with suppress(asyncio.CancelledError):
