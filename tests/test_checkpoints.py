@@ -72,5 +72,5 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_refused(split: cp.
     with pytest.raises(cp.InputError, match="was changed after it was written; delete it"):
         cp.train(split, **settings, checkpoint=path, resume=True)
     path.write_bytes(content[:100])
-    with pytest.raises(cp.InputError, match="cannot be read .*delete it"):
+    with pytest.raises(cp.InputError, match=r"cannot be read .*delete it"):
         cp.train(split, **settings, checkpoint=path, resume=True)
