@@ -28,12 +28,16 @@ FOLD_STREAM = 704
 ESTIMATORS = (  # of the item and the user direction; the first is the method's own
     ("ledger", "ledger"),
     ("ledger-pull", "ledger"),
+    ("mean", "ledger"),
     ("head-mean", "ledger"),
     ("popularity-mean", "ledger"),
     ("head-minus-tail", "ledger"),
+    ("svd", "ledger"),
+    ("ridge", "ledger"),
     ("ledger", "mean"),
-    ("ledger", "active-mean"),
+    ("ledger", "ridge"),
     ("head-mean", "mean"),
+    ("ridge", "ridge"),
 )
 
 Watch = Callable[[str], AbstractContextManager[Any]]
@@ -223,7 +227,7 @@ class Bench:
                 strengths = cp.choose_strengths(grid)
                 model = replace(fitted.tuned, item_direction=directions.item, user_direction=directions.user)
                 measures = self.tools.measure(model.with_strengths(*strengths), split)
-                cosines = [float(getattr(directions, side) @ getattr(own, side)) for side in ("item", "user")]
+                cosines = [abs(float(getattr(directions, side) @ getattr(own, side))) for side in ("item", "user")]
                 row = {**named, "strengths": strengths, "valid": grid.at(*strengths)["recall"], "cosines": cosines}
                 rows.append(row | figures_of(measures.to_json()) | {"draws": draws_of(measures)})
             both = float(own.item @ own.user)
