@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -485,8 +487,8 @@ def damaged_npz(folder: Path) -> Path:
 
 BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "missing file": (lambda d: d / "no.csv", {}, r"no\.csv is missing; pass"),
-    "folder": (lambda d: d, {}, "is a folder; pass"),
-    "extension": (lambda d: write(d, "log.xlsx", "x"), {}, r"log\.xlsx must end in one of \.csv, .*rename"),
+    "folder": (lambda d: d, {}, "is a folder without parquet files; pass"),
+    "extension": (lambda d: write(d, "log.docx", "x"), {}, r"log\.docx must end in one of \.csv, .*rename"),
     "empty": (lambda d: write(d, "log.csv", ""), {}, "is empty; pass a file"),
     "blank": (lambda d: write(d, "log.csv", "\n\n"), {}, "log.csv has no column 'user'|log.csv could not be read"),
     "header only": (lambda d: write(d, "log.csv", "user,item\n"), {}, "must hold rows, but .*log.csv holds none"),
@@ -522,9 +524,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
         "line 3 has 4 fields where .* has 3",
     ),
     "ragged pairs": (lambda d: write(d, "log.tsv", "user\titem\n1\t2\n3\t4\t5\n"), {}, "line 3 has 3 fields"),
-    "latin-1": (lambda d: write(d, "log.csv", b"user,item\n1,caf\xe9\n2,b\n"), {}, "could not be read as csv.*utf-8"),
+    "latin-1": (lambda d: write(d, "log.csv", b"user,item\n1,caf\xe9\n2,b\n"), {}, "could not be read as csv.*UTF-8"),
     "gz cut": (lambda d: cut(as_gz(d)), {}, "log.csv.gz could not be read as csv"),
-    "txt latin-1": (lambda d: write(d, "log.txt", b"1 caf\xe9\n2 b\n"), {}, "could not be read as text.*utf-8"),
+    "txt latin-1": (lambda d: write(d, "log.txt", b"1 caf\xe9\n2 b\n"), {}, "could not be read as text.*UTF-8"),
     "txt alone": (lambda d: write(d, "log.txt", "1 2 3\n\n9\n"), {}, "line 3 holds only '9'; remove"),
     "one user": (lambda d: table(user=[4] * 5), {}, "at least two users, but the polars table holds only 4; .*user="),
     "one item": (lambda d: table(item=["x"] * 5), {}, "at least two items, .* only 'x'; .*item="),
@@ -672,3 +674,135 @@ def test_names_come_from_arrays_as_well_as_tables(tmp_path: Path) -> None:
     assert read_names(archive, np.array([5, 6, 7])) == ["Alien", None, "Heat"]
     with pytest.raises(InputError, match="no column 'name', only 'user', 'item'"):
         read_names(as_adjacency(tmp_path), np.array([5, 6, 7]))
+
+
+# ------------------------------------------------------------------------------------- files that offices use
+
+OFFICE = pl.DataFrame({"user": [1, 2, 2, 3], "item": ["é", "b;c", "a", "b;c"], "rating": [4.5, 1.0, 5.0, 2.5]})
+
+
+def write_sheet(path: Path, frame: pl.DataFrame) -> None:
+    """A minimal .xlsx workbook: numbers as numbers, text inline."""
+
+    def cell(value: object) -> str:
+        if isinstance(value, str):
+            return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+        return f"<c><v>{value}</v></c>"
+
+    rows = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in [frame.columns, *frame.rows()])
+    main, office = (
+        "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
+        "http://schemas.openxmlformats.org/officeDocument/2006/relationships",
+    )
+    package = "http://schemas.openxmlformats.org/package/2006"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/worksheets/sheet1.xml" ContentType="{kind}.worksheet+xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>'
+        '<sheet name="log" sheetId="1" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>',
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{text}')
+
+
+def as_office_files(folder: Path) -> dict[str, Path | str]:
+    """The same log in every form."""
+    commas = OFFICE.write_csv()
+    semicolons = OFFICE.write_csv(separator=";", quote_style="necessary", decimal_comma=True)
+    lines = OFFICE.write_ndjson()
+    texts = {
+        "commas.csv": commas,
+        "semicolons.csv": semicolons,
+        "points.csv": OFFICE.write_csv(separator=";"),
+        "declared.csv": f"sep=;\n{semicolons}",
+        "tabs.csv": OFFICE.write_csv(separator="\t"),
+        "lines.jsonl": lines,
+        "lines.ndjson": lines,
+        "table.tsv": OFFICE.write_csv(separator="\t"),
+    }
+    found: dict[str, Path | str] = {}
+    for name, text in texts.items():
+        found[name] = folder / name
+        (folder / name).write_text(text, encoding="utf-8")
+        with gzip.open(folder / f"{name}.gz", "wt", encoding="utf-8") as file:
+            file.write(text)
+        found[f"{name}.gz"] = folder / f"{name}.gz"
+    (folder / "excel.csv").write_text(semicolons, encoding="utf-8-sig")  # with a byte order mark
+    write_sheet(folder / "sheet.xlsx", OFFICE)
+    spark = folder / "spark.parquet" / "day=1"
+    spark.mkdir(parents=True)
+    OFFICE.head(3).write_parquet(spark / "part-0.snappy.parquet")
+    OFFICE.tail(1).write_parquet(spark.parent / "part-1.parquet")
+    (spark.parent / "_SUCCESS").touch()
+    OFFICE.head(2).write_parquet(folder / "2026-01.parquet")
+    OFFICE.tail(2).write_parquet(folder / "2026-02.parquet")
+    found |= {"excel": folder / "excel.csv", "sheet": folder / "sheet.xlsx", "spark": spark.parent}
+    return found | {"pattern": str(folder / "2026-*.parquet")}
+
+
+def test_files_that_offices_use_hold_the_same_log(tmp_path: Path) -> None:
+    pytest.importorskip("fastexcel", reason="reads .xlsx files (extra xlsx)")
+    for name, path in as_office_files(tmp_path).items():
+        log = read_interactions(path, min_rating=2.0)
+        pairs = zip(log.user_ids[log.user_ix].tolist(), log.item_ids[log.item_ix].tolist(), strict=True)
+        assert list(pairs) == [(1, "é"), (2, "a"), (3, "b;c")], name
+
+
+def test_zstd_is_read_as_gzip_is(tmp_path: Path) -> None:
+    if shutil.which("zstd") is None:
+        pytest.skip("the command zstd is not installed; it makes the file to read")
+    OFFICE.drop("rating").write_csv(tmp_path / "log.csv", separator=";")
+    OFFICE.drop("rating").write_ndjson(tmp_path / "log.jsonl")
+    (tmp_path / "log.txt").write_text("1 a b\n2 b c\n3 a\n")
+    for name in ("log.csv", "log.jsonl", "log.txt"):
+        plain = read_interactions(tmp_path / name)
+        subprocess.run(["zstd", "-q", tmp_path / name], check=True)
+        with gzip.open(tmp_path / f"{name}.gz", "wb") as file:
+            file.write((tmp_path / name).read_bytes())
+        for packed in (".zst", ".gz"):
+            log = read_interactions(tmp_path / f"{name}{packed}")
+            assert (log.user_ix.tolist(), log.item_ix.tolist()) == (plain.user_ix.tolist(), plain.item_ix.tolist())
+            assert log.item_ids.tolist() == plain.item_ids.tolist()
+
+
+def test_office_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusal(path: Path | str) -> str:
+        with pytest.raises(InputError) as caught:
+            read_interactions(path)
+        return str(caught.value)
+
+    (tmp_path / "old.csv").write_bytes("user;item\n1;é\n2;b\n".encode("cp1252"))
+    assert "it is not UTF-8 text (in a spreadsheet, save it as “CSV UTF-8”)" in refusal(tmp_path / "old.csv")
+    (tmp_path / "broken.jsonl").write_text('{"user": 1, "item": 2}\n{"user": 1,')
+    assert "could not be read as JSON lines" in refusal(tmp_path / "broken.jsonl")
+    (tmp_path / "broken.xlsx").write_text("no workbook")
+    (tmp_path / "log.parquet.gz").write_bytes(b"x")
+    assert "text also in .gz or .zst" in refusal(tmp_path / "log.parquet.gz")
+    (tmp_path / "empty").mkdir()
+    assert "is a folder without parquet files" in refusal(tmp_path / "empty")
+    assert "names others" in refusal(str(tmp_path / "*.csv"))
+    assert "is missing" in refusal(str(tmp_path / "none-*.parquet"))
+    if importlib.util.find_spec("fastexcel"):
+        assert "could not be read as xlsx" in refusal(tmp_path / "broken.xlsx")
+    monkeypatch.setitem(sys.modules, "fastexcel", None)
+    assert "pip install 'counterpop[xlsx]'" in refusal(tmp_path / "broken.xlsx")
+    OFFICE.head(2).write_parquet(tmp_path / "a.parquet")
+    OFFICE.select("user").write_parquet(tmp_path / "b.parquet")
+    assert "could not be read as parquet" in refusal(str(tmp_path / "?.parquet"))
+
+
+def test_the_lists_that_recommend_writes_are_read_again(tmp_path: Path) -> None:
+    log = read_interactions(pl.DataFrame({"user": [1, 1, 2], "item": [5, 6, 5]}))
+    rows = {"user": [1, 1, 2], "rank": [2, 1, 1], "item": [5, 6, 5], "score": [0.5, 0.75, 0.25]}
+    pl.DataFrame(rows).write_ndjson(tmp_path / "lists.jsonl")
+    found = read_recommendations(tmp_path / "lists.jsonl", log)
+    assert found.lists.tolist() == [[1, 0], [0, -1]] and found.order == "rank"

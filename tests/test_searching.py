@@ -20,7 +20,7 @@ def split() -> cp.Split:
 
 @pytest.fixture(scope="module")
 def run(split: cp.Split) -> cp.Run:
-    return cp.search(split, minutes=0.15, backbone="mf", seed=0, **FEW)
+    return cp.search(split, minutes=0.15, backbone="mf", seed=0, ensemble=1, **FEW)
 
 
 def test_the_leaderboard_is_sorted_and_its_first_row_is_trained(run: cp.Run) -> None:
@@ -34,6 +34,12 @@ def test_the_leaderboard_is_sorted_and_its_first_row_is_trained(run: cp.Run) -> 
     assert run.refit is not None
 
 
+def test_time_that_is_left_trains_an_ensemble(split: cp.Split) -> None:
+    run = cp.search(split, minutes=0.3, backbone="mf", dim=8, loss="bpr", negative_power=0.5, refit=False, **FEW)
+    assert run.settings["ensemble"] == searching.MEMBERS
+    assert run.embeddings.item_vectors.shape[1] == 8 * searching.MEMBERS
+
+
 def test_known_good_settings_are_tried_first(run: cp.Run) -> None:
     rows = run.settings["search"]["leaderboard"]
     default = cp.Settings()
@@ -42,10 +48,10 @@ def test_known_good_settings_are_tried_first(run: cp.Run) -> None:
 
 
 def test_a_given_setting_is_kept(split: cp.Split) -> None:
-    run = cp.search(split, minutes=0.02, backbone="mf", loss="bce", dim=8, refit=False, **FEW)
+    run = cp.search(split, minutes=0.02, backbone="mf", loss="bce", dim=8, refit=False, ensemble=2, **FEW)
     assert {(row["loss"], row["dim"]) for row in run.settings["search"]["leaderboard"]} == {("bce", 8)}
     assert run.refit is None
-    assert run.embeddings.item_vectors.shape[1] == 8
+    assert run.embeddings.item_vectors.shape[1] == 2 * 8
 
 
 def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +87,8 @@ def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPa
         return float(np.exp(-abs(settings.negative_power - 0.5)))
 
     monkeypatch.setattr(searching, "try_settings", pretend)
-    run = cp.search(split, minutes=0.02, threads=1, refit=False)
-    assert epochs["lightgcn"] <= 2 < epochs["mf"]
+    run = cp.search(split, minutes=0.02, threads=1, refit=False, ensemble=1)
+    assert epochs["lightgcn"] <= 2 * len(searching.WIDTHS) < epochs["mf"]  # a smaller width may be tried again
     assert run.settings["backbone"] == "mf"
 
 

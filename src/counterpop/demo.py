@@ -57,7 +57,7 @@ def make_demo(
         truth = {way: find_favourites(world, one) for way, one in models.items()}
         reports[name] = replace(summarise(path), truth=truth)
     write_report(list(reports.values()), folder / "report.html")
-    write_audit(artifacts.audit_run(folder / "run")[0], folder / "audit.html")
+    write_audit(artifacts.audit_run(folder / "run").audits, folder / "audit.html")
     return reports
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from counterpop.adapters.sources import Sources
-from counterpop.auditing import Audit, audit, audit_model
+from counterpop.artifacts import Subject
+from counterpop.auditing import audit, audit_model
 from counterpop.debiasing import as_embeddings, check_fit, in_order_of
 from counterpop.interactions import Interactions, restrict
 from counterpop.readers import LabelSources, read_recommendations
@@ -21,15 +22,17 @@ def audit_lists(
     later: Interactions | None = None,
     about: LabelSources | None = None,
     **how: Any,
-) -> tuple[Audit, str]:
-    """The audit of any system's lists, and what the lists are sorted by: "rank", "score" or "rows".
+) -> Subject:
+    """The audit of any system's lists, under the name of their file.
 
     `later` holds what users liked afterwards, `about` names and categories. `how` goes to `read_recommendations`.
     """
     found = read_recommendations(source, log, **how)
     held, notes = _match(later, found.log)
     more = (about or LabelSources()).read(found.log)
-    return audit(found.lists, found.users, found.log, held=held, notes={**found.notes, **notes}, **more), found.order
+    one = audit(found.lists, found.users, found.log, held=held, notes={**found.notes, **notes}, **more)
+    name, facts = Path(source).stem, {"recommendations": str(source), "order": found.order}
+    return Subject({name: one}, [name], log, {"recommendations": [str(source)]}, facts)
 
 
 def audit_vectors(
@@ -41,7 +44,7 @@ def audit_vectors(
     k: int = 20,
     drop_unknown: bool = False,
     seed: int = 0,
-) -> Audit:
+) -> Subject:
     """The audit of the lists that vectors give for the users of a log; they leave out what the log holds.
 
     Every user and item of the log needs a vector, unless `drop_unknown` leaves out those without. Vectors whose rows
@@ -54,7 +57,10 @@ def audit_vectors(
     axis = np.eye(1, vectors.dim, dtype=np.float32)[0]  # any direction: at strength 0 it changes nothing
     model = Recommender(axis, axis, 0.0, 0.0, embeddings=vectors, seen=known)
     notes["without_vector"] = len(log) - len(known)
-    return audit_model(model, known, k, held=held, notes=notes, **(about or LabelSources()).read(known))
+    one = audit_model(model, known, k, held=held, notes=notes, **(about or LabelSources()).read(known))
+    paths = {role: str(path) for role, path in vars(sources).items() if path}
+    name = Path(paths.get("model") or paths["item_vectors"]).stem
+    return Subject({name: one}, [name], log, {role: [path] for role, path in paths.items()}, paths, {name: model})
 
 
 def _match(later: Interactions | None, log: Interactions) -> tuple[Interactions | None, dict[str, int]]:

@@ -76,7 +76,7 @@ def replaced(
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), "counterpop": __version__, **libraries},
             **content,
-            "files": {name: _checksum(new / name) for name in names if name not in linked} | linked,
+            "files": {name: checksum(new / name) for name in names if name not in linked} | linked,
         }
         (new / MANIFEST).write_text(to_json(manifest, indent=2) + "\n")
         _keep_foreign_files(path, new)
@@ -149,12 +149,13 @@ def read_manifest(folder: Path, *kinds: str, without: str | None = None) -> dict
             continue
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is damaged: {name} is missing; create the folder again")
-        if _checksum(folder / name) != expected:
+        if checksum(folder / name) != expected:
             raise ArtifactError(f"{folder} is damaged: {name} was changed after writing; create the folder again")
     return manifest
 
 
-def _checksum(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -14,9 +14,10 @@ from safetensors.numpy import save_file
 
 from counterpop.adjustment import Adjustment
 from counterpop.artifacts.adjustments import read_adjustment, strengths_of, write_directions
+from counterpop.artifacts.documents import Subject
 from counterpop.artifacts.folder import MANIFEST, TEST, link_files, read_manifest, read_tensors, replaced
 from counterpop.artifacts.splits import load_development, load_split, read_ids, save_split, split_folder
-from counterpop.auditing import Audit, audit_model
+from counterpop.auditing import audit_model
 from counterpop.directions import find_directions
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import ArtifactError, CounterpopWarning
@@ -29,6 +30,8 @@ from counterpop.runs import Dials, Model, Run
 from counterpop.splits import Development, Split
 from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
+
+TOLD = ("item_strength", "user_strength", "point", "target", "sentence", "drawn")  # of a tuning, in an audit
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +82,8 @@ def load(path: str | Path) -> Recommender:
     return load_run(path).recommender(load_development(path))
 
 
-def audit_run(
-    path: str | Path, k: int = 20, about: LabelSources | None = None
-) -> tuple[dict[str, Audit], Recommender, Interactions]:
-    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted"; model and log.
+def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) -> Subject:
+    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted".
 
     Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
     what `recommend` leaves out.
@@ -94,7 +95,11 @@ def audit_run(
         models["adjusted"] = model
     log = saved.trained_on(split.development)
     more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
-    return {name: audit_model(one, log, k, **more) for name, one in models.items()}, model, log
+    audits = {name: audit_model(one, log, k, **more) for name, one in models.items()}
+    strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
+    tuning = saved.manifest["tuning"] or {}
+    facts = {"run": str(path), **strengths, "tuning": {name: tuning[name] for name in TOLD if name in tuning}}
+    return Subject(audits, [*models][-1:], log, {"run": [str(path)]}, facts, models, "as trained")
 
 
 def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:

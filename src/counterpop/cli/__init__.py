@@ -24,6 +24,7 @@ COMMANDS = {
     "recommend": "Write lists of recommendations.",
     "debias": "Debias vectors trained by any other model.",
     "audit": "Audit what a run, vectors or lists of recommendations expose.",
+    "audit-history": "Show how audits changed over time, from a folder of them.",
     "report": "Compare runs on one self-contained page.",
     "serve": "Serve recommendations over HTTP, with a dashboard.",
     "paper": "Reproduce the tables and figures of the paper, next to the published numbers.",
@@ -39,7 +40,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"counterpop.cli.{cmd_name}").command
+        command: click.Command = import_module(f"counterpop.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -65,7 +66,8 @@ def main() -> None:
 def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     """Makes a command from a function that returns what `--json` prints.
 
-    Adds --json and --debug. Our errors become one sentence and exit code 1, our warnings a note on stderr.
+    Adds --json and --debug. Our errors become one sentence and exit code 1, our warnings a note on stderr. A result
+    with an `exit_code` ends with it.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
@@ -96,6 +98,8 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             sys.exit(1)
         if as_json:
             click.echo(text)
+        if result.get("exit_code"):
+            sys.exit(result["exit_code"])
 
     return command
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,40 @@ from click.core import ParameterSource
 
 from counterpop.adapters.audits import audit_lists, audit_vectors
 from counterpop.adapters.sources import Sources
-from counterpop.artifacts import audit_run
-from counterpop.auditing import Audit, write_tables
+from counterpop.artifacts import Subject, audit_run, audit_schema, make_document, make_record, read_statements, together
+from counterpop.auditing import Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
 from counterpop.cli import shell
 from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option
-from counterpop.cli.progress import output, working
+from counterpop.cli.progress import console, output, working
+from counterpop.encoding import to_json
 from counterpop.errors import InputError
 from counterpop.readers import LabelSources, read_interactions
-from counterpop.reporting import audit_table, write_audit
+from counterpop.reporting import audit_table, changes_table, write_audit, write_page
 
 K = 20  # default length of a model's lists
+BROKEN = 3  # exit code if a rule is broken
 SOURCES = tuple(field.name for field in fields(Sources))
 NEEDS = {  # options that would be ignored without another one
     "recommendations": ("list_user", "list_item", "rank", "score", "keep_unknown"),
-    "interactions": (*LOG_OPTIONS, "holdout"),
+    "interactions": (*LOG_OPTIONS, "time", "holdout"),
     "names": ("names_item", "name", "category"),
     "attributes": ("attributes_user", "attribute"),
+    "fail_if": ("junit",),
+    "record": ("declared",),
 }
+
+
+def _print_schema(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(to_json(audit_schema(), indent=2))
+        ctx.exit()
+
+
+def _read_rules(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> list[Rule]:
+    try:
+        return [read_rule(text) for text in texts]
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(
@@ -35,13 +53,21 @@ NEEDS = {  # options that would be ignored without another one
 Example: counterpop audit RUN --html audit.html
 Any other system:
          counterpop audit --recommendations lists.csv --interactions log.parquet --html audit.html
-With names, categories and groups of users, and every table as CSV:
-         counterpop audit RUN --names films.csv --category genre --attributes users.csv --attribute age --csv TABLES
+Every month, against the last one:
+         counterpop audit --recommendations lists.csv --interactions log.parquet \\
+             --title "Shop, home page" --out audits/2026-11.json \\
+             --against audits/2026-10.json --fail-if "change tail_share < -0.02"
+Two systems side by side:
+         counterpop audit --recommendations old.csv --recommendations new.csv --interactions log.parquet
+docs/audit.md explains every part.
 """
 )
-@click.argument("run", type=click.Path(), required=False)
+@click.argument("runs", type=click.Path(), nargs=-1, metavar="[RUN]...")
 @click.option(
-    "--recommendations", type=click.Path(), help="Lists of any system: user, item, and optionally rank or score."
+    "--recommendations",
+    type=click.Path(),
+    multiple=True,
+    help="Lists of any system: user, item, and optionally rank or score. Repeat it to compare several.",
 )
 @click.option("--user-vectors", type=click.Path(), help="npy, npz, safetensors or parquet.")
 @click.option("--item-vectors", type=click.Path(), help="npy, npz, safetensors or parquet.")
@@ -51,6 +77,7 @@ With names, categories and groups of users, and every table as CSV:
 @click.option("--interactions", type=click.Path(), help="The log that the lists or vectors were made from.")
 @click.option("--holdout", type=click.Path(), help="A later log with what users liked, for equal opportunity.")
 @log_options
+@click.option("--time", help="Column of times in the logs, for the period that the audit states.")
 @click.option("--list-user", help="Column of user ids in the lists. [default: same as in the logs]")
 @click.option("--list-item", help="Column of item ids in the lists. [default: same as in the logs]")
 @click.option("--rank", help="Column to sort the lists by, 1 is best. [default: rank, if there is one]")
@@ -65,86 +92,144 @@ With names, categories and groups of users, and every table as CSV:
 @click.option("--attributes", type=click.Path(), help="Table with attributes of the users.")
 @click.option("--attributes-user", help="Column of user ids in that table. [default: same as in the logs]")
 @click.option("--attribute", multiple=True, help="Column to group users by in that table (age group); repeatable.")
-@click.option("--html", type=click.Path(), help="Write a self-contained page to this file.")
+@click.option("--title", default="", help="Service and surface, as they should appear on the page.")
+@click.option("--note", default="", help="Anything else a reader should know.")
+@click.option("--against", type=click.Path(), help="An older audit (--out): show what moved since, and what is noise.")
+@click.option(
+    "--fail-if",
+    multiple=True,
+    callback=_read_rules,
+    metavar="RULE",
+    help='Exit with code 3 if this holds: "popularity_lift > 1.5", "tail_share < 10 %", or with --against '
+    '"change gini > 0.05", which ignores changes that may be noise. Repeatable.',
+)
+@click.option("--junit", type=click.Path(), help="Write the outcome of the rules as JUnit XML, for CI.")
+@click.option("--record", is_flag=True, help="Add what European rules on transparent recommenders ask to be kept.")
+@click.option("--declared", type=click.Path(), help="TOML file with what only the team can state in the record.")
+@click.option("--html", type=click.Path(), help="Write a self-contained page; a name that ends in .pdf makes a PDF.")
 @click.option("--csv", type=click.Path(), help="Write every table as CSV into this folder.")
+@click.option("--out", type=click.Path(), help="Write the audit as JSON, for --against and audit-history.")
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON schema of an audit and exit.",
+)
 @seed_option(help="Seed of the pairs on which the order of vectors is checked.")
 @shell
-def command(run: str | None, html: str | None, csv: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
-    """Audit what recommendations expose.
+def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any]:
+    """Audit what recommendations expose, and to whom.
 
-    Audits a run, or vectors and a log, or any system's lists and a log. Reports popularity lift, tail share,
-    coverage, Gini, exposure by item group and user segment, miscalibration, ARP, APLT, ACLT, PopRSP, PopREO, expected
-    exposure and AWRF, each with its definition, its interval, a grade and what it means for these lists; which items,
-    categories and users are concerned; and a verdict. A run is audited as trained and as adjusted, for all users of
-    its train part.
+    Give one of three things: a RUN that counterpop trained; the lists of any system (--recommendations) and the log
+    behind them; or vectors (--user-vectors and --item-vectors, or --model) and the log they were trained on.
+
+    The audit compares what is shown with what users chose: a verdict, about 25 measures (each with its definition,
+    interval, grade and what it means here), the items, categories and users concerned. A run is audited as trained
+    and as adjusted, for all users of its train part.
     """
-    _check_usage(run, options)
-    about = _about(options)
+    _check_usage(runs, options)
+    rules, stated = options["fail_if"], read_statements(options["declared"]) if options["declared"] else {}
     with working("reading and measuring"):
-        if run is not None:
-            audits, model, _ = audit_run(run, options["k"] or K, about)
-            strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
-            result: dict[str, Any] = {"run": run, **strengths}
-        else:
-            audits, result = _audit_files(options, about)
-    if html:
-        Path(html).parent.mkdir(parents=True, exist_ok=True)
-        write_audit(audits, Path(html))
-        result["html"] = html
-    if csv:
-        result["csv"] = [str(path) for path in write_tables(audits, Path(csv))]
+        subject = _audit(runs, options)
+        how = {name: options[name] for name in ("title", "note", "against")}
+        document = make_document(subject, **how, rules=rules)
+        if options["record"]:
+            counts = {name: subject.audits[name].item_counts for name in subject.models}
+            weights = {name: weigh_popularity(subject.models[name], counts[name], options["seed"]) for name in counts}
+            texts = [rule.text for rule in rules]
+            document["record"] = make_record(document, subject.main, weights, stated, texts)
+    outcomes = [Outcome(**outcome) for outcome in document.get("rules", [])]
+    written = _write(subject, document, outcomes, options)
     if not quiet:
-        for name, one in audits.items():
-            output.print(f"{name}: {one.verdict.text}", *one.sentences, "", sep="\n", soft_wrap=False)
-        output.print(audit_table(audits), soft_wrap=False)
-        if html:
-            output.print(f"Wrote {html} ({Path(html).stat().st_size / 1e6:.1f} MB).")
-        if csv:
-            output.print(f"Wrote {len(result['csv'])} tables into {csv}.")
-    plain, *_ = dicts = [one.as_dict() for one in audits.values()]
-    return result | dicts[-1] | ({"plain": plain} if run is not None else {})
+        _print(subject, document, written)
+    for outcome in outcomes:
+        if outcome.broken:
+            console.print(f"Broken: fail if {outcome.rule} ({outcome.lists}): {outcome.sentence}.")
+    broken = any(outcome.broken for outcome in outcomes)
+    return document | written | ({"exit_code": BROKEN} if broken else {})
 
 
-def _about(options: dict[str, Any]) -> LabelSources:
-    """Where names, categories and attributes are read from."""
-    return LabelSources(
-        names=options.pop("names"),
-        item=options.pop("names_item") or options["item"],
-        name=options.pop("name"),
-        categories=options.pop("category"),
-        attributes=options.pop("attributes"),
-        user=options.pop("attributes_user") or options["user"],
-        columns=options.pop("attribute"),
+def _audit(runs: Sequence[str], options: dict[str, Any]) -> Subject:
+    """Everything that was asked for, audited, with all files that were read."""
+    about = LabelSources(
+        names=options["names"],
+        item=options["names_item"] or options["item"],
+        name=options["name"],
+        categories=options["category"],
+        attributes=options["attributes"],
+        user=options["attributes_user"] or options["user"],
+        columns=options["attribute"],
     )
+    subjects = [audit_run(run, options["k"] or K, about) for run in runs] or _audit_files(options, about)
+    sources = [*runs, *options["recommendations"]] or ["vectors"]
+    subject = together(dict(zip(_short(sources), subjects, strict=True)))
+    roles = ("interactions", "holdout", "names", "attributes", "against", "declared")
+    return replace(subject, inputs={**subject.inputs, **{role: [options[role]] for role in roles if options[role]}})
 
 
-def _audit_files(options: dict[str, Any], about: LabelSources) -> tuple[dict[str, Audit], dict[str, Any]]:
-    """The audit of another system under the name of its file, and what --json adds to it."""
-    columns = pop_columns(options)
+def _short(paths: Sequence[str]) -> list[str]:
+    """The name of each file without folder and extension; the whole path if two would be the same."""
+    names = [Path(path).stem for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+def _audit_files(options: dict[str, Any], about: LabelSources) -> list[Subject]:
+    """The audits of other systems from their files."""
+    columns = pop_columns(dict(options)) | {"time": options["time"]}
     log = read_interactions(options["interactions"], **columns)
     later = read_interactions(options["holdout"], **columns) if options["holdout"] else None
-    if lists := options["recommendations"]:
-        columns = {side: options[f"list_{side}"] or columns[side] for side in ("user", "item")}
+    if options["recommendations"]:
+        sides = {side: options[f"list_{side}"] or columns[side] for side in ("user", "item")}
         how = {name: options[name] for name in ("rank", "score", "k", "keep_unknown")}
-        one, order = audit_lists(lists, log, later, about, **columns, **how)
-        return {Path(lists).stem: one}, {"recommendations": lists, "order": order}
-    paths = {name: options[name] for name in SOURCES if options[name]}
+        return [audit_lists(lists, log, later, about, **sides, **how) for lists in options["recommendations"]]
+    sources = Sources(**{name: options[name] for name in SOURCES if options[name]})
     how = {name: options[name] for name in ("drop_unknown", "seed")}
-    one = audit_vectors(Sources(**paths), log, later, about, k=options["k"] or K, **how)
-    return {Path(paths.get("model") or paths["item_vectors"]).stem: one}, paths
+    return [audit_vectors(sources, log, later, about, k=options["k"] or K, **how)]
 
 
-def _check_usage(run: str | None, options: dict[str, Any]) -> None:
-    """Raises `click.UsageError` unless there is one thing to audit and nothing would be ignored."""
+def _write(
+    subject: Subject, document: dict[str, Any], outcomes: Sequence[Outcome], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Writes the page, the tables, the document and the XML that were asked for; returns their paths."""
+    paths = {name: options[name] for name in ("html", "csv", "out", "junit") if options[name]}
+    for path in paths.values():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if "html" in paths:
+        write_audit(subject.audits, Path(paths["html"]), document=document)
+    if "junit" in paths:
+        write_page(to_junit(outcomes, document["title"], document["date"]), Path(paths["junit"]))
+    if "out" in paths:
+        write_page(to_json(document, indent=1) + "\n", Path(paths["out"]))
+    if "csv" in paths:
+        return paths | {"csv": [str(path) for path in write_tables(subject.audits, Path(paths["csv"]))]}
+    return paths
+
+
+def _print(subject: Subject, document: dict[str, Any], written: dict[str, Any]) -> None:
+    for name, one in subject.audits.items():
+        output.print(f"{name}: {one.verdict.text}", *one.sentences, "", sep="\n", soft_wrap=False)
+    output.print(audit_table(subject.audits), soft_wrap=False)
+    if "changes" in document:
+        output.print(changes_table(document["changes"], f"Since {document['against']['date']}"), soft_wrap=False)
+    for name, rows in document.get("between", {}).items():
+        output.print(changes_table(rows, f"{name}, compared with {subject.mains[0]}"), soft_wrap=False)
+    for name, path in written.items():
+        output.print(f"Wrote {path}." if name != "csv" else f"Wrote {len(path)} tables.")
+
+
+def _check_usage(runs: Sequence[str], options: dict[str, Any]) -> None:
+    """Raises `click.UsageError` unless there is one kind of thing to audit and nothing would be ignored."""
     vectors = any(options[name] for name in SOURCES)
-    if sum((run is not None, bool(options["recommendations"]), vectors)) != 1:
+    if sum((bool(runs), bool(options["recommendations"]), vectors)) != 1:
         raise click.UsageError("give a RUN, --recommendations, --user-vectors with --item-vectors, or --model")
     if vectors:
         try:
             Sources(**{name: options[name] for name in SOURCES})
         except InputError as error:
             raise click.UsageError(str(error)) from None
-    if (run is None) != bool(options["interactions"]):
+    if bool(runs) == bool(options["interactions"]):
         raise click.UsageError("--interactions is needed for lists and vectors, and not allowed for a run")
     source = click.get_current_context().get_parameter_source
     for needed, names in NEEDS.items():
@@ -155,6 +240,12 @@ def _check_usage(run: str | None, options: dict[str, Any]) -> None:
         raise click.UsageError("--drop-unknown works only together with vectors")
     if options["attributes"] and not options["attribute"]:
         raise click.UsageError("--attributes needs at least one column to group users by (--attribute)")
+    audited = [*runs, *options["recommendations"]]
+    if len(set(audited)) < len(audited):
+        raise click.UsageError("the same run or file was given twice")
+    several = len(runs) > 1 or len(options["recommendations"]) > 1
+    if any(rule.change for rule in options["fail_if"]) and not (options["against"] or several):
+        raise click.UsageError("a rule about a change needs an older audit to compare with (--against)")
 
 
 def _option(name: str) -> str:

@@ -47,6 +47,8 @@ def number(name: str, text: str) -> Decorator:
     default = "; ".join([f"{value:g}", *(f"{key} {other:g}" for key, other in values.items() if other != value)])
     if any(name in settings for method in METHODS for settings in method.defaults.values()):
         default += "; baselines have their own"
+    if (softmax := getattr(Settings(loss="softmax"), name)) != value:
+        default += f"; mf with softmax {softmax:g}"
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 
@@ -90,7 +92,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 )
 @number("dim", "Width of the vectors.")
 @number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
-@choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
+@click.option(
+    "--sampling",
+    type=click.Choice(get_args(options.Sampling)),
+    help="Draw positives from all interactions, or draw a user first. [default: users; softmax interactions]",
+)
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
 @number(
     "batch",
@@ -162,12 +168,11 @@ def command(
     half the time.
 
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
-    validation until the time is up. An interrupted search goes on when the command is repeated.
+    validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search
+    goes on when the command is repeated.
     """
     if minutes is not None and not auto:
         raise click.UsageError("--minutes goes with --auto")
-    if auto and (settings["ensemble"] or settings["reduce"]):
-        raise click.UsageError("--ensemble and --reduce do not go with --auto; train again at the settings it finds")
     artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:

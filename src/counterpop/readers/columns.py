@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from counterpop.errors import CounterpopWarning, InputError
 from counterpop.readers.arrays import open_matrix, open_npz
 from counterpop.readers.ids import clean_ids
 from counterpop.readers.lines import open_lines
+from counterpop.readers.sheets import open_sheet
 from counterpop.readers.tables import Header, Roles, Table, bad_row, check_rows, open_frame, open_pandas, readable
 from counterpop.readers.text import open_text
 
-EXTENSIONS = ("csv", "tsv", "parquet", "npz", "inter", "txt")
+TEXTS = ("csv", "tsv", "inter", "txt", "jsonl", "ndjson")
+EXTENSIONS = (*TEXTS, "parquet", "npz", "xlsx")
+COMPRESSED = (".gz", ".zst")  # text files may end in these as well
 PARTS = {"train": 0, "intervened": 1, "valid": 2, "validation": 2, "test": 3, "0": 0, "1": 1, "2": 2, "3": 3}
 
 
@@ -74,14 +78,15 @@ def _open(source: Any, asked: Roles, header: Header) -> Table:
 
 def _open_file(path: Path, asked: Roles, header: Header) -> Table:
     if not path.is_file():
-        raise InputError(f"{path} is {'a folder' if path.is_dir() else 'missing'}; pass the path of one file")
+        return _open_files(path)
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty; pass a file with rows")
-    kind = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".").lower()
-    if kind not in EXTENSIONS:
+    packed = path.suffix.lower() in COMPRESSED
+    kind = Path(path.stem if packed else path.name).suffix.removeprefix(".").lower()
+    if kind not in EXTENSIONS or (packed and kind not in TEXTS):
         raise InputError(
-            f"{path} must end in one of {', '.join('.' + e for e in EXTENSIONS)}, because the extension decides the "
-            "format; rename it, or pass a table"
+            f"{path} must end in one of {', '.join('.' + e for e in EXTENSIONS)} (text also in "
+            f"{' or '.join(COMPRESSED)}), because the extension decides the format; rename it, or pass a table"
         )
     if header == "lists" and kind != "txt":
         raise InputError(
@@ -93,7 +98,31 @@ def _open_file(path: Path, asked: Roles, header: Header) -> Table:
         return open_lines(path, asked, header)
     if kind == "parquet":
         return open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet")
+    if kind in ("jsonl", "ndjson"):
+        return open_frame(str(path), pl.scan_ndjson(path, infer_schema_length=None), "JSON lines")
+    if kind == "xlsx":
+        return open_sheet(path, asked, header is not False)
     return open_text(path, kind, asked, header is not False or kind == "inter")
+
+
+def _named_by(pattern: Path) -> Iterator[Path]:
+    """The files that a pattern names."""
+    return Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor)))
+
+
+def _open_files(path: Path) -> Table:
+    """All parquet files of a folder, however deep, or all that a pattern such as logs/*.parquet names."""
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*.parquet")) if file.is_file()]
+        if not files:
+            raise InputError(f"{path} is a folder without parquet files; pass the path of one file")
+    else:
+        files = [file for file in sorted(_named_by(path)) if file.is_file()]
+        if not files:
+            raise InputError(f"{path} is missing; pass the path of a file, of a folder of parquet files, or a pattern")
+        if any(file.suffix.lower() != ".parquet" for file in files):
+            raise InputError(f"a pattern must name parquet files, but {path} names others; pass them one by one")
+    return open_frame(f"{path} ({len(files)} files)", pl.scan_parquet(files, glob=False), "parquet")
 
 
 def _numbers(column: pl.Series, name: str, label: str) -> pl.Series:

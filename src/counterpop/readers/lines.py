@@ -9,7 +9,7 @@ import polars as pl
 
 from counterpop.errors import InputError
 from counterpop.readers.tables import SECOND_NAMES, Header, Roles, Table, readable
-from counterpop.readers.text import narrow
+from counterpop.readers.text import narrow, read_lines
 
 SCALE = 10  # a third column of whole numbers up to this looks like ratings
 
@@ -18,7 +18,7 @@ def open_lines(path: Path, asked: Roles, header: Header) -> Table:
     """A .txt file as lists or as rows: decided by the arguments, by a first line with column names, or by evidence."""
     label = str(path)
     with readable(label, "text"):
-        lines = pl.Series(path.read_text(encoding="utf-8-sig").splitlines(), dtype=pl.String)
+        lines = read_lines(path)
     words = pl.DataFrame({"words": lines.str.extract_all(r"\S+")}).with_row_index("line", 1)
     words = words.filter(pl.col("words").list.len() > 0)
     first = words["words"].head(1).explode().drop_nulls().to_list()

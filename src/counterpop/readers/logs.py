@@ -28,9 +28,11 @@ def read_interactions(
 ) -> Interactions:
     """The log as `Interactions`: each (user, item) pair once, with the ids of both sides in rising order.
 
-    `source` is a path (csv, tsv or RecBole .inter, each also as .gz; parquet; npz of plain arrays; .txt), a pandas,
-    polars or Arrow table, or a SciPy matrix (positions become ids, stored zeros are ignored, and empty rows and columns
-    keep their position).
+    `source` is a path, a pandas, polars or Arrow table, or a SciPy matrix (positions become ids, stored zeros are
+    ignored, and empty rows and columns keep their position). Files are csv (the first line tells whether commas,
+    semicolons or tabs separate columns; semicolons go with decimal commas), tsv, RecBole's .inter, .txt or .jsonl, each
+    also as .gz or .zst; .xlsx (the first sheet, with the extra `xlsx`); npz of plain arrays; and parquet: a file, a
+    folder, or a pattern such as "logs/*.parquet".
 
     - `user`, `item`: the columns of ids. The defaults also find `user_id` and `item_id`.
     - `rating`, `min_rating`: rows rated lower are dropped before anything is counted, so users and items that only

@@ -96,6 +96,8 @@ def readable(label: str, kind: str, explain: Callable[[], str] = str) -> Iterato
         raise
     except FAILURES as failure:
         reason = explain() or str(failure).strip().split("\n")[0].rstrip(".")
+        if "utf-8" in reason.lower():
+            reason = "it is not UTF-8 text (in a spreadsheet, save it as “CSV UTF-8”)"
         if "allow_pickle" in reason:
             reason = "it holds pickled objects, which could run code; save plain arrays"
         raise InputError(f"{label} could not be read as {kind}: {reason}; repair it or write it again") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,23 @@ import polars as pl
 
 from counterpop.readers.tables import Roles, Table, readable
 
+SEPARATORS = (",", ";", "\t")
+LINE = "\x1f"  # in no line: with it as separator, every line is one column
 INFERRED_ROWS = 10_000  # a column whose type changes further down is read a second time, as strings
 
 
 def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
     """A csv, tsv or .inter file. Every column is parsed, or polars would accept rows with too many fields."""
-    separator = "," if kind == "csv" else "\t"
+    with readable(str(path), kind):
+        separator, skipped = _separator(path) if kind == "csv" else ("\t", 0)
 
     def scan(types: dict[str, Any] | None) -> pl.LazyFrame:
         return pl.scan_csv(
             path,
             has_header=header,
             separator=separator,
+            decimal_comma=separator == ";",  # as spreadsheets write it where a comma is the decimal sign
+            skip_rows=skipped,
             quote_char=None if kind == "inter" else '"',
             infer_schema_length=INFERRED_ROWS if types is None else 0,
             schema_overrides=types,
@@ -61,6 +67,29 @@ def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
     return Table(str(path), names, take, hint, declared=declared)
 
 
+def read_lines(path: Path, most: int | None = None) -> pl.Series:
+    """The lines of a text file, which may be compressed; with `most`, the first ones."""
+    if path.suffix.lower() in (".gz", ".zst"):
+        rows = pl.scan_csv(path, has_header=False, separator=LINE, quote_char=None, infer_schema=False, glob=False)
+        return (rows if most is None else rows.head(most)).collect().to_series().fill_null("")
+    with path.open(encoding="utf-8-sig") as file:
+        lines = file.read().splitlines() if most is None else [line.rstrip("\r\n") for line in islice(file, most)]
+    return pl.Series(lines, dtype=pl.String)
+
+
+def _separator(path: Path) -> tuple[str, int]:
+    """What separates the columns of a csv file (comma, semicolon or tab), and how many lines to skip.
+
+    The first line decides: the separator that gives the most columns. A first line "sep=;", which spreadsheets write
+    and read, is taken at its word and skipped.
+    """
+    first = str((read_lines(path, 1).to_list() or [""])[0])
+    if first.lower().startswith("sep=") and len(first) == 5:
+        return first[4], 1
+    widths = {mark: len(next(csv.reader([first], delimiter=mark), [])) for mark in SEPARATORS}
+    return max(SEPARATORS, key=lambda mark: widths[mark]), 0
+
+
 def narrow(column: pl.Series) -> pl.Series:
     """Text as integers or floats if every value is one."""
     for kind in (pl.Int64, pl.Int128, pl.Float64):
@@ -72,7 +101,9 @@ def narrow(column: pl.Series) -> pl.Series:
 
 def _first_ragged(path: Path, separator: str) -> str:
     """The first line with more fields than line 1, in words; empty if there is none."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    if path.suffix.lower() == ".zst":
+        return ""  # Python reads it only from 3.14 on
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         lines = csv.reader((line.decode(errors="replace") for line in file), delimiter=separator)
         width = len(next(lines))
         for fields in lines:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
-from counterpop.reporting.audit_tables import audit_table
+from counterpop.reporting.audit_tables import audit_table, changes_table, history_table
 from counterpop.reporting.findings import RunReport
+from counterpop.reporting.printing import print_page
 from counterpop.reporting.summary import summarise
 from counterpop.reporting.tables import comparison_table, gain_and_price
 
-__all__ = ["RunReport", "audit_table", "comparison_table", "gain_and_price", "summarise"]
-__all__ += ["write_audit", "write_debiasing", "write_page", "write_report"]
+__all__ = ["RunReport", "audit_table", "changes_table", "comparison_table", "gain_and_price", "history_table"]
+__all__ += ["summarise"]
+__all__ += ["write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
 
 
 def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:
@@ -27,13 +30,33 @@ def write_report(reports: Sequence[RunReport], path: Path, title: str = "How muc
     write_page(render_runs(reports, title), path)
 
 
-def write_audit(audits: Mapping[str, Audit], path: Path, title: str = "What is recommended, and to whom?") -> None:
-    """Writes one HTML page about audits for the same log, which opens in any browser without a network."""
+def write_audit(
+    audits: Mapping[str, Audit],
+    path: Path,
+    title: str = "What is recommended, and to whom?",
+    document: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes one HTML page about audits for the same log, which opens in any browser without a network.
+
+    `document` (see `artifacts.make_document`) adds when and of what it is, what moved, rules and the record. A path
+    that ends in .pdf makes a PDF, if there is a Chromium to print it.
+    """
     if not audits:
         raise InputError("an audit page needs at least one audit, got none")
     from counterpop.reporting.audit_page import render_audit
 
-    write_page(render_audit(audits, title), path)
+    text = render_audit(audits, title, document)
+    if path.suffix.lower() == ".pdf":
+        print_page(text, path)
+    else:
+        write_page(text, path)
+
+
+def write_history(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Writes one HTML page about audits over time, oldest first, which opens in any browser without a network."""
+    from counterpop.reporting.history_page import render_history
+
+    write_page(render_history(documents), path)
 
 
 def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:

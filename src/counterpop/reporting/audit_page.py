@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from counterpop.auditing import (
     DEFINITIONS,
@@ -23,6 +24,7 @@ from counterpop.reporting.audit_tables import (
     html_items,
     html_segments,
 )
+from counterpop.reporting.document_sections import closing_sections, document_sections, summary_line
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
 from counterpop.reporting.run_page import BIAS, FREQUENCY, GRADIENTS, gradient_panels
 from counterpop.reporting.tables import format_figure
@@ -34,7 +36,7 @@ INTRO = (
 )
 
 
-def render_audit(audits: Mapping[str, Audit], title: str) -> str:
+def render_audit(audits: Mapping[str, Audit], title: str, document: Mapping[str, Any] | None = None) -> str:
     """The whole page as HTML; all audits must be for the same log."""
     first = cards([_card(name, one) for name, one in audits.items()])
     sections = [_groups(audits), _frequency(audits), _items(audits), _segments(audits), _figures(audits)]
@@ -42,7 +44,10 @@ def render_audit(audits: Mapping[str, Audit], title: str) -> str:
         sections.insert(3, _categories(audits))
     if any(one.picture is not None for one in audits.values()):
         sections.insert(-1, _gradients(audits))
-    return compose(title, INTRO, first, [*sections, _notes(audits)])
+    told = document or {}
+    about = [*document_sections(told), *sections, _notes(audits), *closing_sections(told)]
+    intro = f"{INTRO} {summary_line(told)}" if told else INTRO
+    return compose(str(told.get("title") or title), intro, first, about)
 
 
 def _card(name: str, one: Audit) -> str:

@@ -74,18 +74,25 @@ def _plain_table(*columns: str, rule: str | None = None) -> Table:
 
 
 def html_audit(audits: Mapping[str, Audit]) -> str:
-    """Every metric of the audits: what it means here, its definition and threshold; value, interval and grade."""
-    rows = []
+    """Every metric of the audits: value, interval and grade; below, what it means here, its definition and threshold.
+
+    The words have a row of their own, so that they are as wide as the table, also on a phone.
+    """
+    rows = ""
     meanings = {name: one.meanings for name, one in audits.items()}
     for metric, definition in DEFINITIONS.items():
-        name = definition.title
-        for lists, sentences in meanings.items():
-            name += f'<small class="meaning">{escape(_prefix(lists, audits) + sentences[metric])}</small>'
+        cells = "".join(f"<td>{_html_graded(metric, one)}</td>" for one in audits.values())
+        words = "".join(
+            f'<small class="meaning">{escape(_prefix(lists, audits) + sentences[metric])}</small>'
+            for lists, sentences in meanings.items()
+        )
         source = f" <cite>{definition.source}.</cite>" if definition.source else ""
         rule = f" Grades: {THRESHOLDS[metric].text}." if metric in THRESHOLDS else ""
-        name += f"<small>{definition.text}{rule}{source}</small>"
-        rows.append((name, [_html_graded(metric, one) for one in audits.values()]))
-    return html_table(["Metric", *map(escape, audits)], rows, "audit")
+        words += f"<small>{definition.text}{rule}{source}</small>"
+        rows += f'<tr class="figures"><th scope="row">{definition.title}</th>{cells}</tr>\n'
+        rows += f'<tr class="words"><td colspan="{len(audits) + 1}">{words}</td></tr>\n'
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Metric", *map(escape, audits)))
+    return f'<table class="audit"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def _html_graded(metric: str, one: Audit) -> str:
@@ -150,6 +157,35 @@ def html_categories(rows: Sequence[Mapping[str, Any]]) -> str:
     return html_table(columns, shown)
 
 
+def changes_table(changes: Sequence[Mapping[str, Any]], heading: str) -> Table:
+    """What moved between two audits, for the terminal."""
+    table = _plain_table(heading, "Before", "Now", "Difference", "")
+    for row in changes:
+        name = row["name"]
+        shown = [format_figure(name, row[key], key == "difference") for key in ("before", "after", "difference")]
+        table.add_row(DEFINITIONS[name].label, *shown, moved_or_noise(row))
+    return table
+
+
+def history_table(documents: Sequence[Mapping[str, Any]]) -> Table:
+    """The first and the last of several audits, oldest first, for the terminal: one line per measure."""
+    first, last = documents[0], documents[-1]
+    table = _plain_table(f"{last['title']} ({len(documents)} audits)", first["date"][:10], last["date"][:10], "Change")
+    for name, definition in DEFINITIONS.items():
+        values = [one[name] for one in documents if one.get(name) is not None]
+        if values:
+            shown = [format_figure(name, values[0]), format_figure(name, values[-1])]
+            table.add_row(definition.label, *shown, format_figure(name, values[-1] - values[0], True))
+    return table
+
+
+def moved_or_noise(row: Mapping[str, Any]) -> str:
+    """Whether a change is more than noise, in a word or two; what the log itself changed by has no test."""
+    if row["difference"] == 0:
+        return "same"
+    return "moved" if row["moved"] else "no test" if row["p_value"] is None else "noise"
+
+
 def html_changes(changes: Sequence[Mapping[str, Any]]) -> str:
     """What moved between two audits: before, after, the difference with its interval, and whether it is noise."""
     rows = []
@@ -158,8 +194,7 @@ def html_changes(changes: Sequence[Mapping[str, Any]]) -> str:
         if row["low"] is not None:
             interval = format_interval(name, row["low"], row["high"], signed=True)
         p = "" if row["p_value"] is None else f"<small>{format_p(row['p_value'])}</small>"
-        word = "moved" if row["moved"] else "noise" if row["p_value"] is not None else "unknown"
         cells = [exact(name, row["before"]), exact(name, row["after"]), exact(name, row["difference"], True)]
         cells[2] += f"<small>{interval}</small>"
-        rows.append((DEFINITIONS[name].title, [*cells, f"{word}{p}"]))
+        rows.append((DEFINITIONS[name].title, [*cells, f"{moved_or_noise(row)}{p}"]))
     return html_table(["Metric", "Before", "Now", "Difference", "Moved or noise"], rows)

@@ -39,6 +39,8 @@ def format_figure(metric: str, value: float, signed: bool = False) -> str:
     sign = "+" if signed or kind == "lift" else ""
     if kind in ("share", "lift"):
         return f"{100 * value:{sign}.1f}\u00a0%"
+    if metric in DEFINITIONS and kind == "number" and 0 < abs(value) < 0.001:
+        return f"{value:{sign}.2g}"  # shares of attention in a large catalogue
     return f"{value:{sign},.1f}" if kind == "count" else f"{value:{sign}.4f}"
 
 

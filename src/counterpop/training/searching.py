@@ -28,6 +28,8 @@ TRIALS = 16  # of the first round: a setting trains for the share of its epochs 
 SHORT = (0.05, 0.5)  # within these bounds,
 LONGER = 5.0  # and in the second round for this many times as much
 FINALISTS = 3  # of the first round, which enter the second
+MEMBERS = 5  # at most, if time is left for an ensemble
+SINGLE, REFIT = 1.1, 2.3  # epochs' worth of time that an epoch costs with its looks, and with the refit on more pairs
 SLOW = 0.25  # of a round's time: a setting that would take longer is dropped after its second epoch
 LEAST_FOR_IMPORTANCE = 8  # trials
 WIDTHS = (64, 128, 256, 512)
@@ -102,6 +104,8 @@ def search(
     minutes: float = 10.0,
     storage: str | Path | None = None,
     refit: bool = True,
+    ensemble: int | None = None,
+    reduce: int | None = None,
     on_progress: Report | None = None,
     **given: Any,
 ) -> Run:
@@ -109,9 +113,11 @@ def search(
 
     Searches backbone, loss, width, learning rate, L2 and the draw of negatives by validation recall; a setting that is
     given is kept. A first round of short trainings starts from known good settings and goes on with what Optuna (TPE)
-    proposes; the best three train for half of their epochs; the best of these is trained to the end and, unless `refit`
-    is False, again on train + validation. Settings too slow for the time, such as LightGCN on a large log, are dropped
-    after two epochs. `settings["search"]` of the run holds the leaderboard and how much each setting matters.
+    proposes; the best three train for longer; the best of these is trained to the end and, unless `refit` is False,
+    again on train + validation. If time is left for it, up to five such models are trained as an ensemble, which is
+    that many times as wide (`ensemble` fixes their number, `reduce` the width: see `train`). Settings too slow for the
+    time, such as LightGCN on a large log, are dropped after two epochs. `settings["search"]` of the run holds the
+    leaderboard and how much each setting matters.
 
     With `storage`, the name of a file, an interrupted search goes on where it stopped. Never looks at test.
     Limit: what is tried depends on the speed of the machine, so a second search may choose other settings.
@@ -136,11 +142,12 @@ def search(
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
     best, seconds = board[0].user_attrs["row"], board[0].user_attrs["per_epoch"]
     chosen = dict(space.given) | {name: value for name, value in best.items() if name not in ("round", "epochs")}
-    left = clock.seconds - clock.elapsed
-    most = max(1, int(left / (seconds * (2.2 if refit else 1.1))))  # the refit has more pairs; looks take time too
-    chosen["epochs"] = min(read_settings(chosen).epochs, max(most, best["epochs"]))
-    run = train(known, refit=refit, on_progress=report, **chosen)
-    return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows)}})
+    fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
+    full = read_settings(chosen).epochs
+    chosen["epochs"] = min(full, max(int(fits), best["epochs"]))
+    members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
+    run = train(known, refit=refit, ensemble=members, reduce=reduce, on_progress=report, **chosen)
+    return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, members)}})
 
 
 class _Clock:
@@ -240,12 +247,13 @@ def _importance(study: Study) -> dict[str, float]:
     return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator(), params=varied)
 
 
-def _sentence(rows: list[dict[str, Any]]) -> str:
+def _sentence(rows: list[dict[str, Any]], members: int) -> str:
     best = {name: value for name, value in rows[0].items() if name not in ("round", "epochs", "valid")}
     shown = ", ".join(
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in best.items()
     )
-    return f"Chosen by validation among {len(rows)} short trainings: {shown}."
+    several = f" An ensemble of {members} such models fits the time." if members > 1 else ""
+    return f"Chosen by validation among {len(rows)} short trainings: {shown}.{several}"
 
 
 @contextmanager
