@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from counterpop.artifacts import MANIFEST, load_development, load_run
+from counterpop.artifacts import MANIFEST, load_run
 from counterpop.readers import read_names
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
@@ -36,7 +36,8 @@ def load_served(
 
     `names` is a table with the columns `item` and `name`.
     """
-    saved, known = load_run(run), load_development(run)
+    saved = load_run(run)
+    known = saved.known
     recommender = saved.recommender(known)
     model = ServedModel(
         Path(run).resolve().name,
