@@ -40,7 +40,7 @@ def same(first: cp.Interactions | None, second: cp.Interactions | None) -> bool:
         return first is second
     return all(
         np.array_equal(getattr(first, name), getattr(second, name))
-        for name in ("user_ix", "item_ix", "user_ids", "item_ids", "time")
+        for name in ("user_ix", "item_ix", "user_ids", "item_ids", "time", "weight")
     )
 
 
@@ -52,6 +52,28 @@ def test_a_split_is_loaded_as_saved(folder: Path, split: cp.Split) -> None:
         assert same(back.test, split.test)
         assert np.array_equal(back.development.intervened, split.development.intervened)
         assert asdict(back.manifest) == asdict(split.manifest)
+
+
+def test_weights_are_saved_and_count(tmp_path: Path, split: cp.Split) -> None:
+    log = cp.join(split.train, split.valid, split.development.ordinary)
+    rare = log.item_counts[log.item_ix] > 2
+    log = replace(log.rows(rare), time=None)
+    part = np.zeros(len(log), np.int8)
+    part[np.unique(log.item_ix, return_index=True)[1]] = 3  # one pair of every item
+    made = cp.split_as_given(replace(log, part=part))
+    assert made.manifest.carved == "matched" and len(np.unique(made.valid.weight)) == 1
+    weighted = replace(made.valid, weight=np.arange(1, 1 + len(made.valid), dtype=np.float32))
+    made = replace(made, development=replace(made.development, valid=weighted))
+    cp.save_split(made, tmp_path / "split")
+    back = cp.load_split(tmp_path / "split")
+    assert same(back.valid, weighted) and back.valid.weight.dtype == np.float32
+    run = cp.train(back, dim=4, epochs=2)
+    tuned = cp.tune(run, back)
+    on_valid = cp.evaluate(tuned.with_strengths(0.0, 0.0), back, on="valid")
+    assert on_valid.plain.recall == pytest.approx(tuned.grid.at(0.0, 0.0)["recall"], rel=1e-5)
+    unweighted = replace(back, development=replace(back.development, valid=replace(weighted, weight=None)))
+    again = cp.evaluate(tuned.with_strengths(0.0, 0.0), unweighted, on="valid")
+    assert again.plain.recall != on_valid.plain.recall
 
 
 @pytest.mark.parametrize("ids", [np.array(["a", "ü", "x y"], dtype=object), np.array([-(2**62), 0, 2**62])])

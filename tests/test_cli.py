@@ -145,6 +145,16 @@ def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
     assert "race" not in named and not named["refit"]
 
 
+def test_softmax_has_options_of_its_own(folder: Path) -> None:
+    words = ["train", folder / "split", "--dim", 8, "--epochs", 2, "--no-refit", "--out", folder / "softmax"]
+    found = call_json(*words, "--loss", "softmax", "--temperature", 0.2, "--logq", -0.5, "--shared-negatives", 16)
+    assert {"temperature": 0.2, "logq": -0.5, "shared_negatives": 16, "normalised": True}.items() <= found[
+        "settings"
+    ].items()
+    refused = call(*words, "--loss", "bpr", "--logq", 0.5)
+    assert refused.exit_code == 1 and "logq belongs to loss softmax and has no effect on bpr" in refused.stderr
+
+
 def test_evaluate_prints_what_the_library_gives(folder: Path) -> None:
     printed = call_json("evaluate", folder / "run", "--on", "test", "--k", 10)
     model, split = cp.load(folder / "run"), cp.load_split(folder / "run")

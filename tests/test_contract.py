@@ -81,6 +81,9 @@ METHODS: dict[str, Make] = {
     **{name: corrected(name) for name in ("pc", "tten", "head-minus-tail")},
     **{f"lightgcn {name}": trained(name, **GRAPH) for name in ("plain", "gradient", "ips", "cause", "dice", "macr")},
 }
+SOFTMAX = {"loss": "softmax", "batch": 128, "temperature": 0.3}
+METHODS |= {"softmax": trained("gradient", **QUICK | SOFTMAX)}
+METHODS |= {"lightgcn softmax": trained("gradient", **GRAPH | SOFTMAX)}
 # a method from outside the package, as a notebook would write it
 METHODS |= {"hinge": trained(Hinge(0.5), **QUICK), "lightgcn hinge": trained(Hinge(0.5), **GRAPH | {"threads": None})}
 CLAIMS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from counterpop.kernels.exponent import exp32
 from counterpop.kernels.threads import crew
 from counterpop.ledger import PULL, PULL_SLOPE, PUSH, PUSH_SLOPE
 from counterpop.splits import Split
-from counterpop.training import IPS, Settings, train
+from counterpop.training import IPS, Plain, Settings, train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.backbones.lightgcn import LightGCN
 from counterpop.training.backbones.mf import MatrixFactorisation
@@ -26,6 +26,7 @@ from counterpop.training.device.propagation import Smoothed
 from counterpop.training.device.trainees import DeviceEncoder, DeviceTables
 from counterpop.training.methods.plain.softmax import log_weights
 from counterpop.training.methods.plain.softmax import native as kernels
+from counterpop.training.methods.plain.torch import ScoresLoss
 from counterpop.tuning import tune
 from counterpop.worlds import World, taste_recall
 from training_cases import LR, how_far, settings_for, triples_of
@@ -315,6 +316,38 @@ def test_an_encoder_of_ones_own(split: Split) -> None:
     assert run.history[-1]["loss"] < 0.8 * run.history[0]["loss"]
     np.testing.assert_allclose(np.linalg.norm(run.embeddings.user_vectors, axis=1), 1, atol=1e-5)
     assert run.ledger.triples > 0
+
+
+class Contrasted(ScoresLoss):
+    """BPR, and each item of the batch against the others in two encodings of which one has noise."""
+
+    def contrast(self, encoder: torch.nn.Module, triples: torch.Tensor) -> torch.Tensor:
+        once, again = encoder()[1], encoder()[1] + 0.1
+        at = triples[1].unique()
+        others = contrast.log_sum_exp(once[at], again[at], torch.zeros(len(at)), (at, at + len(once)))
+        return (others - (once[at] * again[at]).sum(1)).sum()
+
+
+@dataclasses.dataclass(frozen=True)
+class WithContrast(Plain):
+    name: ClassVar[str] = "contrasted"
+
+    def torch(self, train: Interactions, settings: Settings) -> Contrasted:
+        return Contrasted(train, settings, np.empty(0, np.float32))
+
+
+def test_a_loss_may_add_what_needs_the_encoder(log: Interactions) -> None:
+    """Its gradient joins that of the triples."""
+    start = Start(log, settings_for(method=WithContrast(), backbone="lightgcn"))
+    trainee, batch = DeviceEncoder(Smoothed(start), start), torch.from_numpy(batch_of(log, start.settings)).long()
+    tables = trainee._module.tables
+    users, items = trainee._module()
+    total, (_, Q) = trainee._loss(users, items, batch)[0], trainee._module()
+    at = batch[1].unique()
+    total = total + (torch.logsumexp(Q[at] @ (Q[at] + 0.1).T, 1) - (Q[at] * (Q[at] + 0.1)).sum(1)).sum()
+    (expected,) = torch.autograd.grad(total, [tables])
+    trainee.step(batch)
+    torch.testing.assert_close(tables.grad, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from counterpop.runs import BOTH_SIDES, Dials, Model, Run
 from counterpop.splits import Split
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, trace_frontier, tune
 from counterpop.tuning import search as tuning
-from counterpop.tuning.proof import FOLDS, Frontier, deal_folds
+from counterpop.tuning.proof import FOLDS, CrossFit, Folded, Frontier, Way, deal_folds
 from counterpop.worlds import World
 
 QUARTERS = tuple(n / 4 for n in range(11))
@@ -175,13 +175,14 @@ def test_only_some_users(split: Split) -> None:
 
 def test_pairs_can_be_weighted(split: Split) -> None:
     vectors, directions = exact_case(split.train)
-    held, k = split.valid, 10
-    weights = np.random.default_rng(0).integers(1, 9, len(held)).astype(np.float32)
+    weights, k = np.random.default_rng(0).integers(1, 9, len(split.valid)).astype(np.float32), 10
+    held = dataclasses.replace(split.valid, weight=weights)
     axes = {"item_strengths": (0.0, 1.0), "user_strengths": (0.0, 1.0)}
-    grid = search_strengths(vectors, directions, split.train, held, k=k, weights=weights, **axes)
+    grid = search_strengths(vectors, directions, split.train, held, k=k, **axes)
     point = Recommender(directions.item, directions.user, 1.0, 1.0, embeddings=vectors, seen=split.train)
     users = np.unique(held.user_ix)
     lists, _ = point.recommend(users, k)
+    measured = measure(lists, users, split.train, held)
     sums = dict.fromkeys(PER_USER, 0.0)
     total = 0.0
     for u, listed in zip(users, lists, strict=True):
@@ -194,10 +195,25 @@ def test_pairs_can_be_weighted(split: Split) -> None:
         discount = 1 / np.log2(np.arange(2, k + 2))
         sums["ndcg"] += gains @ discount / discount[: min(k, len(worth))].sum()
         sums["average_popularity"] += share * split.train.item_counts[listed].mean()
+    assert grid.weight == pytest.approx(total)
     for name in ("recall", "hit_rate", "ndcg", "average_popularity"):
         assert grid.at(1.0, 1.0)[name] == pytest.approx(sums[name] / total, rel=1e-5), name
-    same = search_strengths(vectors, directions, split.train, held, k=k, weights=np.full(len(held), 3, np.float32))
-    assert_same(search_strengths(vectors, directions, split.train, held, k=k), same.values, atol=1e-6)
+        assert getattr(measured, name) == pytest.approx(sums[name] / total), name
+        low, high = measured.intervals[name]
+        assert low < sums[name] / total < high, name
+    folds = deal_folds(len(vectors.user_ids), 0)
+    folded = search_strengths(vectors, directions, split.train, held, k=k, **axes, user_groups=folds)
+    for name in (
+        "recall",
+        "hit_rate",
+        "ndcg",
+        "tail_share",
+    ):  # folds count by their weight: together they are the whole
+        together = Folded.of(folded, name).mean(np.ones(FOLDS, bool))
+        np.testing.assert_allclose(together, grid.values[name], rtol=1e-6, err_msg=name)
+    equal = dataclasses.replace(held, weight=np.full(len(held), 3, np.float32))
+    same = search_strengths(vectors, directions, split.train, equal, k=k)
+    assert_same(search_strengths(vectors, directions, split.train, split.valid, k=k), same.values, atol=1e-6)
 
 
 def test_nothing_held_out_is_an_error(split: Split) -> None:
@@ -409,6 +425,61 @@ def test_every_user_is_measured_at_strengths_chosen_on_others(run: Run, split: S
     assert proof.low < proof.gain < proof.high and proof.proven == (proof.p_value < 0.05)
     error = difference.std() / np.sqrt(len(difference))
     assert (proof.high - proof.low) / (2 * 1.96) == pytest.approx(error, rel=0.15)
+
+
+def test_another_direction_is_taken_only_if_it_is_better_by_more_than_the_noise(run: Run, split: Split) -> None:
+    """The second way is better by .01 on average, with standard errors of .0133 and .0067."""
+    model = Recommender(*np.eye(2, 6, dtype=np.float32), 0.0, 0.0, embeddings=run.embeddings, seen=split.train)
+    ways = [
+        Way(model, Frontier(folded_grid(tables), None, "recall", {}, None))
+        for tables in (
+            [[[0.1, 0.3]]] * FOLDS,
+            *([[[0.1, 0.31 + spread * n]] for n in [1, -1] * 5] for spread in (0.04, 0.02)),
+        )
+    ]
+    fold = deal_folds(split.train.n_users, 0)
+    for others, cautious, boldest in (((1,), 0, 1), ((2,), 1, 1), ((2, 1), 1, 1), ((1, 2), 2, 1)):
+        fit = CrossFit((ways[0], *(ways[n] for n in others)), (split.valid,), fold, 20, 0)
+        assert fit.choose("balanced") == (cautious, (0.0, 0.2))
+        assert fit.choose("gain") == (boldest, (0.0, 0.2))
+
+
+def test_the_choice_of_a_direction_is_part_of_the_proof(run: Run, split: Split) -> None:
+    """Recomputed one fold at a time: the better of both grids of the other users."""
+    tuned = tune(run, split, point="gain", item_direction="auto", k=5)
+    fold = deal_folds(split.train.n_users, 0)
+    users = np.flatnonzero(split.valid.user_counts).astype(np.int32)
+    both = [find_directions(run.model, split.train, *kinds) for kinds in ((None, None), ("ridge", "ridge"))]
+    axes = dict.fromkeys(("item_strengths", "user_strengths"), tuned.grid.item_strengths)
+
+    def best(among: np.ndarray) -> tuple[float, Recommender]:
+        found = []
+        for directions in both:
+            grid = search_strengths(run.embeddings, directions, split.train, split.valid, k=5, users=among, **axes)
+            chosen = choose_strengths(grid)
+            sides = directions.item, directions.user
+            model = Recommender(*sides, *chosen, embeddings=run.embeddings, seen=split.train)
+            found.append((grid.at(*chosen)["recall"], model))
+        return max(found, key=lambda one: one[0])
+
+    assert same_adjustment(tuned, best(users)[1])
+    differences = []
+    for number in range(FOLDS):
+        mine, point = users[fold[users] == number], best(users[fold[users] != number])[1]
+        found = [
+            measure(one.recommend(mine, 5)[0], mine, split.train, split.valid, resamples=0).per_user["recall"]
+            for one in (point, point.with_strengths(0.0, 0.0))
+        ]
+        differences.append(found[0] - found[1])
+    assert tuned.points["gain"].gain == pytest.approx(np.concatenate(differences).mean(), abs=1e-9)
+
+
+def test_a_refit_has_the_kind_of_directions_that_was_chosen(run: Run, split: Split) -> None:
+    known, found = split.development, tune(dataclasses.replace(run, refit=run.model), split, item_direction="auto")
+    first, second = (find_directions(run.model, log, *found.kinds) for log in (known.train, known.refit_train()))
+    assert np.array_equal(found.trial.item_direction, first.item)
+    assert np.array_equal(found.item_direction, second.item)
+    assert (found.to_json()["item_direction"], found.to_json()["user_direction"]) == found.kinds
 
 
 def test_a_proven_gain_is_taken_at_its_price(run: Run, split: Split) -> None:

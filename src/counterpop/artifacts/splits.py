@@ -29,8 +29,7 @@ def save_split(split: Split, path: str | Path) -> None:
             if part is None:
                 continue
             columns: dict[str, Any] = {"user_ix": part.user_ix, "item_ix": part.item_ix}
-            if part.time is not None:
-                columns["time"] = part.time
+            columns |= {c: value for c in ("time", "weight") if (value := getattr(part, c)) is not None}
             if name == "train" and split.development.intervened is not None:
                 columns["intervened"] = split.development.intervened
             pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
@@ -83,5 +82,7 @@ def _read_part(folder: Path, name: str, users: Ids, items: Ids) -> tuple[Interac
         return None, None
     table = pl.read_parquet(folder / f"{name}.parquet")
     columns = {column: table[column].to_numpy() for column in table.columns}
-    log = Interactions(columns["user_ix"], columns["item_ix"], users, items, columns.get("time"))
+    log = Interactions(
+        columns["user_ix"], columns["item_ix"], users, items, columns.get("time"), weight=columns.get("weight")
+    )
     return log, columns.get("intervened")

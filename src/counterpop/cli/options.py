@@ -60,14 +60,21 @@ price_option = partial(
     type=click.FloatRange(0, 1, max_open=True),
     help="Share of ordinary recall that may be lost. [default: 0.05; any with --floor]",
 )
-_DIRECTION_OPTIONS = tuple(
-    click.option(
-        f"--{side}-direction",
-        type=click.Choice(get_args(kinds)),
-        help=f"Direction to remove from {side} vectors. [default: ledger; {without} if there is none]",
+
+
+def _direction_options(*more: str) -> tuple[Callable[..., Any], ...]:
+    """The options of both directions; those of items have these choices as well."""
+    sides = ("item", (*get_args(ItemDirection), *more), "head-mean"), ("user", get_args(UserDirection), "mean")
+    return tuple(
+        click.option(
+            f"--{side}-direction",
+            type=click.Choice(kinds),
+            help=f"Direction to remove from {side} vectors. [default: ledger; {without} if there is none]",
+        )
+        for side, kinds, without in sides
     )
-    for side, kinds, without in (("item", ItemDirection, "head-mean"), ("user", UserDirection, "mean"))
-)
+
+
 _LOG_OPTIONS = (
     _option("--user", default="user", help="Column of user ids in the logs."),
     _option("--item", default="item", help="Column of item ids in the logs."),
@@ -90,7 +97,8 @@ def _several(options: tuple[Callable[..., Any], ...], function: Callable[..., An
 
 
 log_options = partial(_several, _LOG_OPTIONS)  # how logs are read
-direction_options = partial(_several, _DIRECTION_OPTIONS)
+direction_options = partial(_several, _direction_options())
+direction_or_auto_options = partial(_several, _direction_options("auto"))
 
 
 def pop_columns(options: dict[str, Any]) -> dict[str, Any]:

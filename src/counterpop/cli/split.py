@@ -59,7 +59,8 @@ Separate files:
     type=click.Choice(get_args(Carve)),
     default="auto",
     show_default=True,
-    help="as-given, --train: how to draw a missing validation part from train; auto: the way the test was drawn.",
+    help="as-given, --train: how to draw a missing validation part from train; auto: the way the test was drawn; "
+    "matched: like a uniform test, with its users and with weights.",
 )
 @click.option("--proportion", type=float, default=1.0, show_default=True, help="mixed: intervened share of test.")
 @click.option(

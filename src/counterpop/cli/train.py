@@ -47,6 +47,8 @@ def number(name: str, text: str) -> Decorator:
     default = "; ".join([f"{value:g}", *(f"{key} {other:g}" for key, other in values.items() if other != value)])
     if any(name in settings for method in METHODS for settings in method.defaults.values()):
         default += "; baselines have their own"
+    if (softmax := getattr(Settings(loss="softmax"), name)) != value:
+        default += f"; mf with softmax {softmax:g}"
     return click.option(f"--{name.replace('_', '-')}", type=type(value), help=f"{text} [default: {default}]")
 
 
@@ -90,7 +92,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 )
 @number("dim", "Width of the vectors.")
 @number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
-@choice("sampling", get_args(options.Sampling), "Draw positives from all interactions, or draw a user first.")
+@click.option(
+    "--sampling",
+    type=click.Choice(get_args(options.Sampling)),
+    help="Draw positives from all interactions, or draw a user first. [default: users; softmax interactions]",
+)
 @number("layers", "Propagations over the graph; 1 to 4 for lightgcn.")
 @number(
     "batch",

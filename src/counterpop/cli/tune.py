@@ -9,7 +9,7 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import (
-    direction_options,
+    direction_or_auto_options,
     floor_option,
     k_option,
     point_option,
@@ -29,7 +29,7 @@ from counterpop.tuning import tune
 @price_option()
 @floor_option()
 @k_option()
-@direction_options
+@direction_or_auto_options
 @seed_option(help="Deals the users into folds.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -40,7 +40,8 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     measured on the rest, ten times. The smallest of those that cannot be told from the best are taken. The test part
     is not opened.
     MACR has only a user strength, its c. Models without strengths (plain, IPS, CausE, DICE) stay at 0; naming a
-    direction applies the gradient method's adjustment to them.
+    direction applies the gradient method's adjustment to them. --item-direction auto takes the default or the
+    ridge directions, whichever does better; that choice is part of what is proven.
 
     \b
     gain      the grid's maximum, proven or not, as in the paper

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from counterpop.adjustment import Adjustment
-from counterpop.directions import Directions
+from counterpop.directions import Directions, ItemDirection
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, Measures, compare, measure
@@ -44,6 +44,7 @@ PART_NAMES = "uniform", "ordinary"
 class DebiasSettings(PointSettings):
     """The settings of `debias` and `check_drift`, which take them as keywords."""
 
+    item_direction: ItemDirection | None = None
     drop_unknown: bool = False
     """Leave out ids of the logs that have no vector, with a warning, instead of raising `InputError`."""
     report: Callable[[str], None] = lambda stage: None

@@ -58,8 +58,9 @@ class Settings:
     """Softmax: which negatives count. 1 stands for uniform ones, 0 for those by popularity, less for steeper still."""
     shared_negatives: int | None = None
     """Softmax: negatives that are drawn for each batch, at most `batch`; 0 takes the batch's other seen items."""
-    sampling: Sampling = "users"
-    """Positives: every interaction once an epoch, or the same number for every user, drawn from their items."""
+    sampling: Sampling = None  # type: ignore[assignment]
+    """Positives: every interaction once an epoch (softmax), or the same number for every user, drawn from their items
+    (other losses)."""
     normalised: bool | None = None
     """Whether user vectors are normalised in training; by default the method decides. With softmax, users and items
     are normalised (cosines) in every method unless this is False."""
@@ -89,6 +90,7 @@ class Settings:
             "loss": self.method.losses[0],
             "engine": "native" if native else "torch",
             "initial_scale": 0.1,
+            "sampling": "users",
         }
         by_default |= {**backbone.defaults, **self.method.defaults.get(self.backbone, {})}
         loss = self.loss or by_default["loss"]

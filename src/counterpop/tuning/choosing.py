@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from counterpop.directions import Directions, ItemDirection, UserDirection, find_directions
+from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.errors import InputError
 from counterpop.evaluation import Measures
 from counterpop.recommender import Recommender
@@ -16,14 +16,16 @@ from counterpop.tuning.proof import (
     WHICH,
     CrossFit,
     Frontier,
+    Kinds,
     Proof,
+    Way,
     Which,
     deal_folds,
     explain_choice,
     name_point,
     worth,
 )
-from counterpop.tuning.search import Grid, Target, Tradeoff, choose_strengths, search_strengths, trace_frontier
+from counterpop.tuning.search import Grid, Target, Tradeoff, search_strengths, trace_frontier
 
 PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
@@ -44,7 +46,6 @@ class PointSettings:
     """`{"ndcg": 0.98}` keeps at least this share of the plain model's NDCG on ordinary held-out pairs."""
     k: int = 20
     """Length of the recommendation lists."""
-    item_direction: ItemDirection | None = None
     user_direction: UserDirection | None = None
     """How to find the directions: see `find_directions`, also for the defaults."""
     seed: int = 0
@@ -71,6 +72,8 @@ class PointSettings:
 class TuneSettings(PointSettings):
     """The settings of `tune`, which takes them as keywords. The point "gain" needs no proof here, as in the paper."""
 
+    item_direction: ItemDirection | Literal["auto"] | None = None
+    """"auto" takes the default or "ridge", whichever is better; that choice is part of what is proven."""
     prove: bool = True
     """False takes the maximum of the paper's grid and proves nothing, in half the time; only with point="gain"."""
 
@@ -78,6 +81,15 @@ class TuneSettings(PointSettings):
         super().__post_init__()
         if not self.prove and self.point != "gain":
             raise InputError(f"prove=False goes only with point='gain', which takes a maximum, got {self.point!r}")
+        if not self.prove and self.item_direction == "auto":
+            raise InputError("item_direction='auto' is a choice that needs proof; leave out prove=False")
+
+    @property
+    def kinds(self) -> tuple[Kinds, ...]:
+        """The ways to find directions that are compared, the default first."""
+        if self.item_direction == "auto":
+            return (None, self.user_direction), ("ridge", self.user_direction or "ridge")
+        return ((self.item_direction, self.user_direction),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,6 +102,8 @@ class Tuned(Recommender):
     settings: TuneSettings = field(default_factory=TuneSettings)
     drawn: str = "unknown"
     """How the validation part was drawn."""
+    kinds: Kinds = (None, None)
+    """How the directions were found: see `find_directions`."""
     points: Mapping[Which, Proof] = field(default_factory=dict)
     """What each point of the frontier would choose and is worth; empty if the model has no strengths."""
     warnings: tuple[str, ...] = ()
@@ -125,6 +139,8 @@ class Tuned(Recommender):
         return {
             "item_strength": self.item_strength,
             "user_strength": self.user_strength,
+            "item_direction": self.kinds[0],
+            "user_direction": self.kinds[1],
             **({name: value for name, value in asdict(chosen).items() if "strength" not in name} if chosen else {}),
             "proven": self.proven,
             "points": {name: asdict(point) for name, point in self.points.items()},
@@ -147,7 +163,7 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
     Strengths are chosen on the model trained without the validation part. If the run was refit on train +
     validation, the result is the second model at the strengths of the first. The grid is that of the model's own
     dials; a model without dials (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a direction
-    applies the paper's adjustment to any model.
+    applies the paper's adjustment to any model. `item_direction="auto"` also tries the ridge directions.
     """
     how = TuneSettings(**settings)
     named = how.item_direction is not None or how.user_direction is not None
@@ -158,61 +174,63 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
             "a price is measured on an ordinary validation part, but this split has none; "
             "make the split with one (split --ordinary 0.05)"
         )
-    directions = find_directions(run.model, known.train, how.item_direction, how.user_direction)
-    grid, ordinary, fit = _search(run, known, directions, dials, how)
-    strengths = choose_strengths(grid, how.target, how.floor, ordinary)  # the only ones, if there is nothing to tune
+    fit = _search(run, known, dials, how)
+    way = fit.ways[0]
+    strengths = way.maximum  # the only ones, if there is nothing to tune
     points: dict[Which, Proof] = {}
     warnings: list[str] = []
-    if fit is not None:
+    if how.prove and max(map(len, (dials.item_strengths, dials.user_strengths))) > 1:
         proofs = {which: fit.prove(which) for which in WHICH}
         points = {which: point for which, (point, _) in proofs.items()}
         point, measures = proofs[how.point]
+        way = fit.ways[fit.choose(how.point)[0]]
+        strengths = way.maximum
         if how.point != "gain":
             strengths = (point.item_strength, point.user_strength) if point.proven else (0.0, 0.0)
-        warnings = warn_of(grid, strengths, fit.plain[-1], measures[-1])
+        warnings = warn_of(way.frontier.grid, strengths, fit.plain[-1], measures[-1])
+    directions = way.model.item_direction, way.model.user_direction
     trial = None
     if run.refit is not None:
-        sides = directions.item, directions.user
-        trial = Recommender(*sides, *strengths, embeddings=run.model.embeddings, seen=known.train)
-        directions = find_directions(run.refit, known.refit_train(), how.item_direction, how.user_direction)
+        trial = way.model.with_strengths(*strengths)
+        found = find_directions(run.refit, known.refit_train(), *way.kinds)
+        directions = found.item, found.user
     return Tuned(
-        directions.item,
-        directions.user,
+        *directions,
         *strengths,
         embeddings=run.embeddings,
         seen=known.refit_train(),
         refit=trial is not None,
         trial=trial,
-        grid=grid,
-        ordinary=ordinary,
+        grid=way.frontier.grid,
+        ordinary=way.frontier.ordinary,
         settings=how,
         drawn=known.drawn,
+        kinds=way.kinds,
         points=points,
         warnings=tuple(warnings),
     )
 
 
-def _search(
-    run: Run, known: Development, directions: Directions, dials: Dials, how: TuneSettings
-) -> tuple[Grid, Grid | None, CrossFit | None]:
-    """The grids of both validation parts, and what points are proven with, if anything is to be proven."""
-    case = run.model.embeddings, directions, known.train
+def _search(run: Run, known: Development, dials: Dials, how: TuneSettings) -> CrossFit:
+    """The grids of both validation parts along each pair of directions that is to be compared, ready to be proven."""
     axes = dials.item_strengths, dials.user_strengths
-    proves = how.prove and max(map(len, axes)) > 1
     held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
     options: dict[str, Any] = {"k": how.k}
     fold = deal_folds(known.train.n_users, how.seed)
-    if proves:
+    if how.prove and max(map(len, axes)) > 1:
         axes = refine(axes[0]), refine(axes[1])
         options |= {"user_groups": fold}
     options |= {"item_strengths": axes[0], "user_strengths": axes[1]}
-    grids = [search_strengths(*case, part, **options) for part in held]
-    ordinary = grids[1] if len(grids) == 2 else None
-    if not proves:
-        return grids[0], ordinary, None
-    frontier = Frontier(grids[0], ordinary, how.target, how.floor or {}, how.allowed_price)
-    model = Recommender(directions.item, directions.user, 0.0, 0.0, embeddings=run.model.embeddings, seen=known.train)
-    return grids[0], ordinary, CrossFit(model, held, fold, frontier, how.k, how.seed)
+    ways = []
+    for kinds in how.kinds:
+        directions = find_directions(run.model, known.train, *kinds)
+        grids = [search_strengths(run.model.embeddings, directions, known.train, part, **options) for part in held]
+        ordinary = grids[1] if len(grids) == 2 else None
+        frontier = Frontier(grids[0], ordinary, how.target, how.floor or {}, how.allowed_price)
+        sides = directions.item, directions.user
+        model = Recommender(*sides, 0.0, 0.0, embeddings=run.model.embeddings, seen=known.train)
+        ways.append(Way(model, frontier, kinds))
+    return CrossFit(tuple(ways), held, fold, how.k, how.seed)
 
 
 def refine(strengths: Strengths) -> Strengths:

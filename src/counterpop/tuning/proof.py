@@ -15,17 +15,19 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpop.directions import ItemDirection, UserDirection
 from counterpop.evaluation import PER_USER, RESAMPLES, Measures, compare, measure
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.ranking import rank
 from counterpop.recommender import Recommender
-from counterpop.tuning.search import LOWER_IS_BETTER, Grid, Target, above_floor
+from counterpop.tuning.search import LOWER_IS_BETTER, Grid, Target, above_floor, choose_strengths
 
 Which = Literal["gain", "balanced", "free"]
 WHICH: tuple[Which, ...] = get_args(Which)
 Pair = tuple[float, float]
 Values = NDArray[np.float64]
 Effect = Mapping[str, Mapping[str, float]]  # as `compare` gives it
+Kinds = tuple[ItemDirection | None, UserDirection | None]
 
 FOLDS = 10
 EVERYBODY = np.ones(FOLDS, dtype=bool)
@@ -59,14 +61,14 @@ class Folded:
     """A metric at every pair of strengths, for each fold of users; higher is better."""
 
     values: Values  # (F, A, B), 0 for a fold without users
-    users: Values  # (F,)
+    weight: Values  # (F,) of all users of the fold
 
     @classmethod
     def of(cls, grid: Grid, name: str) -> Folded:
         """The folds of a grid; for a property of all lists together, the grid itself as every fold."""
         sign, folds = -1 if name in LOWER_IS_BETTER else 1, grid.user_groups
         tables = [sign * np.nan_to_num((fold if name in PER_USER else grid).values[name]) for fold in folds]
-        return cls(np.stack(tables), np.array([float(fold.users) for fold in folds]))
+        return cls(np.stack(tables), np.array([fold.weight or fold.users for fold in folds], float))
 
     def mean(self, among: BoolArray) -> Values:
         """(A, B) over the users of these folds."""
@@ -81,7 +83,7 @@ class Folded:
         return mean, np.sqrt(number / (number - 1) * np.tensordot(shares**2, (below - mean) ** 2, 1))
 
     def _shares(self, among: BoolArray) -> Values:
-        return self.users * among / max(1.0, float((self.users * among).sum()))
+        return self.weight * among / max(1e-12, float((self.weight * among).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,49 +125,93 @@ class Frontier:
 
 
 @dataclass(frozen=True, eq=False)
-class CrossFit:
-    """A model and held-out pairs, to measure a way of choosing strengths on users on whom it did not choose."""
+class Way:
+    """A way to adjust a model: its directions, and the frontier of the grid along them."""
 
     model: Recommender
+    frontier: Frontier
+    kinds: Kinds = (None, None)
+    """How the directions of items and users were found: see `find_directions`."""
+
+    @property
+    def maximum(self) -> Pair:
+        """The strengths with the best target."""
+        grid, ordinary = self.frontier.grid, self.frontier.ordinary
+        return choose_strengths(grid, self.frontier.target, self.frontier.floor, ordinary)
+
+    def folded(self, strengths: Pair) -> Values:
+        """(F,) the target of each fold at these strengths, higher is better."""
+        grid = self.frontier.grid
+        at = grid.item_strengths.index(strengths[0]), grid.user_strengths.index(strengths[1])
+        return Folded.of(grid, self.frontier.target).values[:, at[0], at[1]]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Ways to adjust and held-out pairs, to measure a choice of way and strengths on users on whom it was not made."""
+
+    ways: tuple[Way, ...]
+    """The first is taken unless another is better."""
     held: tuple[Interactions, ...]
     """The validation part and, if there is one, the ordinary part."""
     fold: IntArray
     """(U,) the fold of every user."""
-    frontier: Frontier
     k: int
     seed: int
-    known: dict[tuple[Pair, ...], tuple[list[Measures], list[Effect]]] = field(default_factory=dict)
-    """Measures and effects that were computed already, by the strengths of the folds."""
+    known: dict[tuple[tuple[int, Pair], ...], tuple[list[Measures], list[Effect]]] = field(default_factory=dict)
+    """Measures and effects that were computed already, by the choices of the folds."""
 
     @cached_property
     def plain(self) -> list[Measures]:
         """The measures of each part at strengths 0."""
-        return self.measure([(0.0, 0.0)] * FOLDS)
+        return self.measure([(0, (0.0, 0.0))] * FOLDS)
 
-    def measure(self, strengths: Sequence[Pair]) -> list[Measures]:
-        """The measures of each part with every user at the strengths of their fold."""
-        of_items, of_users = np.array(strengths, dtype=np.float32)[self.fold].T
-        model, resamples = self.model, 0 if self.frontier.target in PER_USER else RESAMPLES
-        measures = []
+    def choose(self, which: Which, among: BoolArray = EVERYBODY) -> tuple[int, Pair]:
+        """A way and its strengths, by the users of these folds.
+
+        For "gain" it is the way with the best target; for the other points the first one, unless a later one is better
+        by more than one standard error (paired, by folds).
+        """
+        best, strengths = 0, self.ways[0].frontier.choose(which, among)
+        for number, way in enumerate(self.ways[1:], start=1):
+            other = way.frontier.choose(which, among)
+            values = np.stack([way.folded(other), self.ways[best].folded(strengths)], axis=-1)[:, None]
+            weight = Folded.of(way.frontier.grid, way.frontier.target).weight
+            better, error = (table[0, 1] for table in Folded(values, weight).loss((0, 0), among))
+            if better > (0.0 if which == "gain" else error):
+                best, strengths = number, other
+        return best, strengths
+
+    def measure(self, choices: Sequence[tuple[int, Pair]]) -> list[Measures]:
+        """The measures of each part with every user adjusted as chosen for their fold."""
+        way_of = np.array([way for way, _ in choices])[self.fold]
+        of_items, of_users = np.array([pair for _, pair in choices], dtype=np.float32)[self.fold].T
+        first = self.ways[0]
+        resamples = 0 if first.frontier.target in PER_USER else RESAMPLES
+        vectors, measures = first.model.embeddings, []
         for held in self.held:
             users = np.flatnonzero(held.user_counts).astype(np.int32)
-            queries = model.query(model.embeddings.user_vectors[users], of_items[users], of_users[users])
-            items = model.embeddings.item_vectors
-            lists, _ = rank(queries, items, self.k, users=users, seen=[model.seen], ties=model.ties)
-            measures.append(measure(lists, users, model.seen, held, resamples=resamples, seed=self.seed))
+            queries = np.empty((len(users), vectors.dim), dtype=np.float32)
+            for number, way in enumerate(self.ways):
+                mine = way_of[users] == number
+                who = users[mine]
+                queries[mine] = way.model.query(vectors.user_vectors[who], of_items[who], of_users[who])
+            seen = first.model.seen
+            lists, _ = rank(queries, vectors.item_vectors, self.k, users=users, seen=[seen], ties=first.model.ties)
+            measures.append(measure(lists, users, seen, held, resamples=resamples, seed=self.seed))
         return measures
 
     def prove(self, which: Which) -> tuple[Proof, list[Measures]]:
-        """A point of the frontier, and the measures of each part with strengths chosen on the other folds."""
+        """A point of the frontier, and the measures of each part with everything chosen on the other folds."""
         folds = np.arange(FOLDS)
-        chosen = self.frontier.choose(which)
-        strengths = tuple(self.frontier.choose(which, folds != fold) for fold in folds)
-        if strengths not in self.known:  # points often agree
-            adjusted = self.measure(strengths)
+        way, strengths = self.choose(which)
+        choices = tuple(self.choose(which, folds != fold) for fold in folds)
+        if choices not in self.known:  # points often agree
+            adjusted = self.measure(choices)
             pairs = zip(adjusted, self.plain, strict=True)
-            self.known[strengths] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
-        adjusted, effects = self.known[strengths]
-        return prove_point(which, chosen, self.frontier, self.plain, adjusted, effects), adjusted
+            self.known[choices] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
+        adjusted, effects = self.known[choices]
+        return prove_point(which, strengths, self.ways[way].frontier, self.plain, adjusted, effects), adjusted
 
 
 def prove_point(

@@ -181,6 +181,9 @@ class DeviceEncoder(_Trainee):
             total, losses = self._loss(users, items, triples)
             self._total += losses.detach().sum()
             total.backward()
+        more = self._loss.contrast(self._module, triples)
+        if more is not None:
+            more.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
 
     def _add_by_kernel(self, users: Tensor, items: Tensor, triples: Tensor) -> bool:

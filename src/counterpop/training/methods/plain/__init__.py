@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # With little L2, a rare item's scores keep what it started with: better to start near 0 (experiments/baselines.md).
 SMALL_START = {"initial_scale": 0.01}
-COSINE = {"temperature": 0.15, "logq": 0.8, "shared_negatives": 0, "normalised": True}
-SOFTMAX: Mapping[str, Mapping[str, Any]] = {
-    "mf": {"lr": 0.05, "reg": 1e-3, "batch": 1024, "epochs": 50, "initial_scale": 0.1} | COSINE,
+COSINE = {"temperature": 0.15, "logq": 0.5, "shared_negatives": 0, "normalised": True, "sampling": "interactions"}
+SOFTMAX: Mapping[str, Mapping[str, Any]] = {  # experiments/softmax.md
+    "mf": {"lr": 0.05, "reg": 1e-2, "batch": 512, "epochs": 30, "initial_scale": 0.1} | COSINE,
     "lightgcn": {"lr": 5e-3, "reg": 1e-5, "initial_scale": 0.1, "epochs": 50} | COSINE,
     "encoder": COSINE,
 }
