@@ -11,7 +11,7 @@ import sys
 import uuid
 import zipfile
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -547,6 +547,16 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
     "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
+    "cut in quotes": (lambda d: write(d, "log.csv", 'user,item\n1,a\n2,"b\n3,c\n'), {}, "ends inside quotes.*cut off"),
+    "stray return": (lambda d: write(d, "log.csv", "user,item\n1,a\n2\r,b\n"), {}, "line 3 has a carriage return"),
+    "stray return in txt": (lambda d: write(d, "log.txt", "1 5\r2 7\n3 4\n"), {}, "line 1 of .* a carriage return"),
+    "binary": (lambda d: table(user=[b"a", b"\xff", b"b", b"c", b"d"]), {}, r"UTF-8 .* row 2 holds b'\\xff'"),
+    "duration id": (lambda d: table(user=[timedelta(n) for n in range(5)]), {}, "numbers or text as ids, got Duration"),
+    "nan as least": (
+        lambda d: table(rating=[1] * 5),
+        {"min_rating": float("nan")},
+        "min_rating must be a finite number",
+    ),
     "empty matrix": (lambda d: sp.csr_matrix((3, 3)), {}, "must hold rows, but the SciPy matrix holds none"),
 }
 
@@ -557,6 +567,21 @@ def test_bad_input_raises_one_sentence(case: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=sentence) as caught:
         read_interactions(source(tmp_path), **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.txt"])
+def test_ids_that_look_like_numbers_stay_text_unless_all_are_written_as_one(tmp_path: Path, name: str) -> None:
+    mark, first = (",", "user,item\n") if name == "log.csv" else (" ", "")
+    for users, expected in (
+        (["1e2", "10e1", "100"], ["100", "10e1", "1e2"]),
+        (["007", "7", "-0"], ["-0", "007", "7"]),
+        (["1.0", "2.0", "30.0"], [1, 2, 30]),
+        (["1.0", "1", "2"], ["1", "1.0", "2"]),
+        (["-7", "0", "9223372036854775807"], [-7, 0, 2**63 - 1]),
+        (["1", "2", "9223372036854775808"], ["1", "2", "9223372036854775808"]),
+    ):
+        lines = "".join(f"{user}{mark}{item}\n" for user, item in zip(users, "abc", strict=True))
+        assert read_interactions(write(tmp_path, name, first + lines)).user_ids.tolist() == expected
 
 
 # ------------------------------------------------------------------------------------------------ real logs

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from counterpop.artifacts import MANIFEST, load_development, load_run
+from counterpop.artifacts import MANIFEST, load_run
 from counterpop.interactions import IntArray
 from counterpop.readers import read_labels
 from counterpop.serving.guard import Counts
@@ -42,8 +42,8 @@ def load_served(
 
     `names` is a table with the columns `item`, `name` and `categories`.
     """
-    saved, known = load_run(run), load_development(run)
-    ids = saved.run.embeddings.item_ids
+    saved = load_run(run)
+    known, ids = saved.known, saved.run.embeddings.item_ids
     labels = read_labels(names, ids, item=item, name=name, categories=categories) if names else None
     recommender = saved.recommender(known)
     model = ServedModel(
