@@ -104,12 +104,13 @@ def judge(
     *,
     unit: str = "%",
     most: bool = False,
+    of: int = 0,
 ) -> Claim:
     """A claim that every effect is above 0 (or most are), judged by their 95 % intervals.
 
     If all are, their mean is compared with the published effects of the same cases: "stronger" or "weaker" if its
     whole interval is above 1.25 or below 0.8 times the mean of those. Effects in "%" are shares of what they are
-    relative to.
+    relative to. The claim is about `of` cases; if fewer than half of them could be run, nothing follows for the rest.
     """
     if not effects:
         return Claim(section, claim, "cannot tell", "None of the cases could be run.")
@@ -126,6 +127,9 @@ def judge(
         if verdict == "confirmed" and theirs > 0:
             verdict = "stronger" if mean.low > STRONGER * theirs else verdict
             verdict = "weaker" if mean.high < WEAKER * theirs else verdict
+    if len(effects) < of:
+        evidence += f". The claim is about {of} cases"
+        verdict = "cannot tell" if len(effects) < of / 2 and verdict != "not seen" else verdict
     return Claim(section, claim, verdict, f"{evidence}.{but('Within the noise', open_)}{but('Opposite', against)}")
 
 
