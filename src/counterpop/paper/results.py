@@ -88,9 +88,13 @@ def judge_cases(held: int, against: int, total: int, most: bool = False) -> Verd
 
     >>> judge_cases(4, 0, 4), judge_cases(3, 1, 4), judge_cases(1, 1, 4), judge_cases(1, 0, 4), judge_cases(0, 0, 0)
     ('confirmed', 'weaker', 'not seen', 'cannot tell', 'cannot tell')
+    >>> judge_cases(3, 1, 4, most=True), judge_cases(1, 1, 4, most=True), judge_cases(1, 2, 4, most=True)
+    ('confirmed', 'cannot tell', 'not seen')
     """
     if held and (held == total or (most and held > total / 2)):
         return "confirmed"
+    if most:
+        return "not seen" if against and against >= total / 2 else "cannot tell"
     if held > total / 2:
         return "weaker"
     return "not seen" if against else "cannot tell"
@@ -129,7 +133,7 @@ def judge(
             verdict = "weaker" if mean.high < WEAKER * theirs else verdict
     if len(effects) < of:
         evidence += f". The claim is about {of} cases"
-        verdict = "cannot tell" if len(effects) < of / 2 and verdict != "not seen" else verdict
+        verdict = "cannot tell" if len(effects) < of / 2 and (most or verdict != "not seen") else verdict
     return Claim(section, claim, verdict, f"{evidence}.{but('Within the noise', open_)}{but('Opposite', against)}")
 
 
