@@ -7,7 +7,7 @@ KERNELS := .venv-kernels
 .PHONY: demo test test-kernels bench lint clean
 
 demo: $(VENV)/.core
-	$(BIN)/counterpop demo --out demo
+	$(BIN)/counterpop demo --out demo --force
 	@echo "Open demo/report.html in a browser."
 
 test: lint

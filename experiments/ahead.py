@@ -1,7 +1,7 @@
 """How far MF goes on the paper's data when validation chooses everything: settings, direction, strengths, ensemble.
 
     python experiments/ahead.py choose adressa --out ahead.jsonl   # every candidate on validation, one seed
-    python experiments/ahead.py test adressa --out ahead.jsonl     # the best one: three seeds, their ensemble, test once
+    python experiments/ahead.py test adressa --out ahead.jsonl    # the best one: three seeds, their ensemble, test once
     python experiments/ahead.py table --out ahead.jsonl
 
 A call goes on where an earlier one stopped. ML-10M and Netflix are not refit, as in published results; Adressa and

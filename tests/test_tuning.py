@@ -21,7 +21,7 @@ from counterpop.runs import BOTH_SIDES, Dials, Model, Run
 from counterpop.splits import Split
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, trace_frontier, tune
 from counterpop.tuning import search as tuning
-from counterpop.tuning.proof import FOLDS, CrossFit, Frontier, Way, deal_folds
+from counterpop.tuning.proof import FOLDS, CrossFit, Folded, Frontier, Way, deal_folds
 from counterpop.worlds import World
 
 QUARTERS = tuple(n / 4 for n in range(11))
@@ -175,13 +175,14 @@ def test_only_some_users(split: Split) -> None:
 
 def test_pairs_can_be_weighted(split: Split) -> None:
     vectors, directions = exact_case(split.train)
-    held, k = split.valid, 10
-    weights = np.random.default_rng(0).integers(1, 9, len(held)).astype(np.float32)
+    weights, k = np.random.default_rng(0).integers(1, 9, len(split.valid)).astype(np.float32), 10
+    held = dataclasses.replace(split.valid, weight=weights)
     axes = {"item_strengths": (0.0, 1.0), "user_strengths": (0.0, 1.0)}
-    grid = search_strengths(vectors, directions, split.train, held, k=k, weights=weights, **axes)
+    grid = search_strengths(vectors, directions, split.train, held, k=k, **axes)
     point = Recommender(directions.item, directions.user, 1.0, 1.0, embeddings=vectors, seen=split.train)
     users = np.unique(held.user_ix)
     lists, _ = point.recommend(users, k)
+    measured = measure(lists, users, split.train, held)
     sums = dict.fromkeys(PER_USER, 0.0)
     total = 0.0
     for u, listed in zip(users, lists, strict=True):
@@ -194,10 +195,25 @@ def test_pairs_can_be_weighted(split: Split) -> None:
         discount = 1 / np.log2(np.arange(2, k + 2))
         sums["ndcg"] += gains @ discount / discount[: min(k, len(worth))].sum()
         sums["average_popularity"] += share * split.train.item_counts[listed].mean()
+    assert grid.weight == pytest.approx(total)
     for name in ("recall", "hit_rate", "ndcg", "average_popularity"):
         assert grid.at(1.0, 1.0)[name] == pytest.approx(sums[name] / total, rel=1e-5), name
-    same = search_strengths(vectors, directions, split.train, held, k=k, weights=np.full(len(held), 3, np.float32))
-    assert_same(search_strengths(vectors, directions, split.train, held, k=k), same.values, atol=1e-6)
+        assert getattr(measured, name) == pytest.approx(sums[name] / total), name
+        low, high = measured.intervals[name]
+        assert low < sums[name] / total < high, name
+    folds = deal_folds(len(vectors.user_ids), 0)
+    folded = search_strengths(vectors, directions, split.train, held, k=k, **axes, user_groups=folds)
+    for name in (
+        "recall",
+        "hit_rate",
+        "ndcg",
+        "tail_share",
+    ):  # folds count by their weight: together they are the whole
+        together = Folded.of(folded, name).mean(np.ones(FOLDS, bool))
+        np.testing.assert_allclose(together, grid.values[name], rtol=1e-6, err_msg=name)
+    equal = dataclasses.replace(held, weight=np.full(len(held), 3, np.float32))
+    same = search_strengths(vectors, directions, split.train, equal, k=k)
+    assert_same(search_strengths(vectors, directions, split.train, split.valid, k=k), same.values, atol=1e-6)
 
 
 def test_nothing_held_out_is_an_error(split: Split) -> None:

@@ -49,10 +49,11 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     free      the most gain without a significant loss of recall on the ordinary part
     """
     saved, target = artifacts.load_run(run), options["target"]
-    with working("measuring every pair of strengths"):
-        tuned = tune(saved.run, artifacts.load_development(run), **options)
-    grid, chosen = tuned.grid, options | tuned.to_json()
-    artifacts.save_tuning(run, tuned, grid, chosen)
+    with artifacts.claimed(run, "run"):
+        with working("measuring every pair of strengths"):
+            tuned = tune(saved.run, saved.known, **options)
+        grid, chosen = tuned.grid, options | tuned.to_json()
+        artifacts.save_tuning(saved, tuned, grid, chosen)
     plain, adjusted = grid.at(0.0, 0.0), grid.at(tuned.item_strength, tuned.user_strength)
     if not quiet:
         if not tuned.points:

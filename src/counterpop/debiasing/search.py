@@ -109,8 +109,8 @@ class Debiasing(Recommender):
             )
         return (
             "Judged without a later log: the model was trained on the held-out pairs, so the vectors were rebuilt "
-            f"without them. Rebuilt from all pairs, they agree with the given ones by {self.agreement:.0%}. A later "
-            "log (--holdout) gives more certain figures."
+            f"without them. Rebuilt from all pairs, they agree with the given ones by {self.agreement:.0%}, and the "
+            "limit on the price is multiplied by that. A later log (--holdout) gives more certain figures."
         )
 
     @property
@@ -197,8 +197,9 @@ def debias(
 
     Strengths are tuned on half of the users, on pairs of `holdout` (a later log; pairs that are in the first one are
     ignored), drawn so that items count about equally. Without a holdout they are pairs of the log itself, and the
-    vectors are rebuilt without them: see `debiasing.rebuilding`. Points must then be further
-    below the limit on the price, and if rebuilt vectors do not agree with the given ones, the strengths are 0.
+    vectors are rebuilt without them: see `debiasing.rebuilding`. The limit on the price is
+    then multiplied by how well rebuilt vectors agree with the given ones, points must be further below it, and if the
+    agreement is too low, the strengths are 0.
 
     `point` and `price` choose a point of the frontier as in `tune`. Each point is measured on the other half of the
     users. If `target` does not improve significantly there (paired test, p < .01; for coverage and Gini, 95 %
@@ -229,6 +230,8 @@ def debias(
         return _search(vectors, log, trial, directions, chosen)
     chosen.report("rebuilding vectors without the held-out pairs")
     trial, agreement = rebuild(trial, vectors, log, chosen.k, chosen.seed)
+    if chosen.allowed_price is not None:  # what rebuilt vectors do not reproduce may cost more than is judged
+        chosen = replace(chosen, price=chosen.allowed_price * min(1.0, max(0.0, agreement)))
     return _search(vectors, log, trial, directions, chosen, agreement)
 
 

@@ -61,14 +61,14 @@ class Folded:
     """A metric at every pair of strengths, for each fold of users; higher is better."""
 
     values: Values  # (F, A, B), 0 for a fold without users
-    users: Values  # (F,)
+    weight: Values  # (F,) of all users of the fold
 
     @classmethod
     def of(cls, grid: Grid, name: str) -> Folded:
         """The folds of a grid; for a property of all lists together, the grid itself as every fold."""
         sign, folds = -1 if name in LOWER_IS_BETTER else 1, grid.user_groups
         tables = [sign * np.nan_to_num((fold if name in PER_USER else grid).values[name]) for fold in folds]
-        return cls(np.stack(tables), np.array([float(fold.users) for fold in folds]))
+        return cls(np.stack(tables), np.array([fold.weight or fold.users for fold in folds], float))
 
     def mean(self, among: BoolArray) -> Values:
         """(A, B) over the users of these folds."""
@@ -83,7 +83,7 @@ class Folded:
         return mean, np.sqrt(number / (number - 1) * np.tensordot(shares**2, (below - mean) ** 2, 1))
 
     def _shares(self, among: BoolArray) -> Values:
-        return self.users * among / max(1.0, float((self.users * among).sum()))
+        return self.weight * among / max(1e-12, float((self.weight * among).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +176,8 @@ class CrossFit:
         for number, way in enumerate(self.ways[1:], start=1):
             other = way.frontier.choose(which, among)
             values = np.stack([way.folded(other), self.ways[best].folded(strengths)], axis=-1)[:, None]
-            users = Folded.of(way.frontier.grid, way.frontier.target).users
-            better, error = (table[0, 1] for table in Folded(values, users).loss((0, 0), among))
+            weight = Folded.of(way.frontier.grid, way.frontier.target).weight
+            better, error = (table[0, 1] for table in Folded(values, weight).loss((0, 0), among))
             if better > (0.0 if which == "gain" else error):
                 best, strengths = number, other
         return best, strengths
