@@ -152,8 +152,8 @@ def show(effect: Spread, unit: str = "%") -> str:
     """An effect with its interval.
 
     >>> import numpy as np
-    >>> show(Spread(0.1, np.array([0.05, 0.15])))
-    '+10.0 % (+5.2 to +14.8)'
+    >>> show(Spread(0.1, np.array([0.06, 0.14] * 50)))
+    '+10.0 % (+6.0 to +14.0)'
     """
     low, high = (_amount(value, unit).removesuffix(" %") for value in (effect.low, effect.high))
     return f"{_amount(effect.mean, unit)} ({low} to {high})"
