@@ -112,6 +112,31 @@ def test_intervals_of_coverage_and_gini_hold_the_value_and_the_spread_of_new_use
         assert (high - low) / (2 * 1.96) == pytest.approx(spread, rel=0.3), name
 
 
+def test_a_weight_is_a_number_of_equal_users() -> None:
+    """If all pairs of a user weigh n, metrics and tests are those of a log that has the user n times."""
+    lists, users, train, held = many_lists(n_users=80)
+    times = np.random.default_rng(5).integers(1, 4, held.n_users)
+    weighted = dataclasses.replace(held, weight=times[held.user_ix].astype(np.float32))
+    copies = np.repeat(users, times[users])
+    old, again = np.arange(len(copies), dtype=np.int32), np.repeat(lists, times[users], axis=0)
+    many = make_log([(u, i) for u in old for i in held.item_ix[held.user_ix == copies[u]]], len(old), held.n_items)
+    other = np.roll(lists, 1, axis=1) % 7
+    mine, theirs = (
+        [measure(show, who, train, pairs) for show in shown]
+        for shown, who, pairs in (
+            ((lists, other), users, weighted),
+            ((again, np.repeat(other, times[users], axis=0)), old, many),
+        )
+    )
+    for name in PER_USER:
+        assert getattr(mine[0], name) == pytest.approx(getattr(theirs[0], name)), name
+        first, second = (compare(*found)[name]["difference"] for found in (mine, theirs))
+        assert first == pytest.approx(second), name
+    assert relative_change(*mine)["change"] == pytest.approx(relative_change(*theirs)["change"])
+    with pytest.raises(InputError, match="same users"):
+        compare(mine[0], measure(lists, users, train, held))
+
+
 def test_the_same_seed_gives_the_same_intervals() -> None:
     lists = many_lists()
     first, again, other = (measure(*lists, seed=seed) for seed in (1, 1, 2))
@@ -145,6 +170,7 @@ def measures_of(recall: np.ndarray) -> Measures:
         per_user=per_user,
         exposure=np.zeros(1, np.int64),
         users=np.arange(n, dtype=np.int32),
+        weights=np.ones(n),
         held="the same",
     )
 

@@ -270,7 +270,7 @@ def test_carving_detects_how_the_test_was_drawn() -> None:
         timeless = dataclasses.replace(log, time=None)
         test = np.isin(pair_keys(log), pair_keys(split_by(timeless).test))
         carved = splits.split_as_given(dataclasses.replace(timeless, part=np.where(test, 3, 0).astype(np.int8)))
-        assert carved.manifest.carved == way
+        assert carved.manifest.carved == ("matched" if way == "uniform" else way)
         assert len(carved.test) == test.sum()
         if way != "uniform":
             assert len(carved.valid) == pytest.approx(test.sum() / 2, rel=0.05)
@@ -316,7 +316,7 @@ def test_carving_detects_a_uniform_test_that_some_items_could_not_fill() -> None
     users = np.concatenate([np.arange(n) for n in have])
     part = np.concatenate([np.arange(n) < min(4, n - 1) for n in have]) * 3
     split = splits.split_as_given(log_of(users, np.repeat(np.arange(30), have), part=part))
-    assert split.manifest.carved == "uniform"
+    assert split.manifest.carved == "matched" and split.manifest.even
 
 
 def test_a_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
@@ -325,8 +325,34 @@ def test_a_uniform_carve_leaves_items_half_of_their_train_pairs() -> None:
     users = np.concatenate([*(np.arange(n) for n in have), *(np.arange(50, 54) for _ in have)])
     part = np.repeat([0, 3], [have.sum(), 32])
     split = splits.split_as_given(log_of(users, items, part=part))
-    assert split.manifest.carved == "uniform"
+    assert split.manifest.carved == "matched"
     assert split.valid.item_counts.tolist() == [0, 0, 1, 2, 2, 4, 4, 4]
+    assert split.valid.weight is not None and split.valid.weight.mean() == pytest.approx(1)
+    totals = np.bincount(split.valid.item_ix, split.valid.weight)  # every item counts the same
+    np.testing.assert_allclose(totals[2:], 17 / 6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_a_matched_carve_leans_to_active_users_as_the_test_does(power: float) -> None:
+    log = dataclasses.replace(make_world(1500, 300, mean_activity=30, seed=2).log, time=None)
+    log = log.rows(log.item_counts[log.item_ix] > 9)
+    draw = np.random.default_rng(3)
+    keys = draw.standard_exponential(len(log)) / log.user_counts[log.user_ix].astype(float) ** power
+    part = np.zeros(len(log), np.int8)
+    for item in np.unique(log.item_ix):  # the slow way to draw five of each
+        rows = np.flatnonzero(log.item_ix == item)
+        part[rows[np.argsort(keys[rows])[:5]]] = 3
+    split = splits.split_as_given(dataclasses.replace(log, part=part), ordinary=0)
+    assert split.manifest.settings["leaning"] == pytest.approx(power, abs=0.25)
+    plain = splits.split_as_given(dataclasses.replace(log, part=part), ordinary=0, carve="uniform")
+    assert "leaning" not in plain.manifest.settings and plain.valid.weight is None
+    assert plain.valid.item_counts.tolist() == split.valid.item_counts.tolist()
+    whole = join(split.train, split.valid)
+    size = np.log(whole.user_counts[whole.user_ix])
+    typical, matched, uniform = (
+        np.log(whole.user_counts[held.user_ix]).mean() - size.mean() for held in (split.test, split.valid, plain.valid)
+    )
+    assert (matched > uniform + 0.2) == (typical > 0.2) == (power > 0)
 
 
 def test_ml10m_has_the_paper_s_head() -> None:
@@ -351,7 +377,7 @@ def test_ml10m_has_the_paper_s_head() -> None:
 def test_carved_validation_of_uniform_tests(name: str, number: int) -> None:
     log = given_log(name)
     split = splits.split_as_given(log, ordinary=0)
-    assert split.manifest.carved == "uniform" and split.development.intervened is None
+    assert split.manifest.carved == "matched" and split.development.intervened is None
     assert (split.test.item_counts == number).all()
     have = split.train.item_counts + split.valid.item_counts
     enough = have >= 2 * number
@@ -380,7 +406,7 @@ def test_ml1m_test_was_random() -> None:
         (lambda log: splits.split_mixed(log, 1.1), "from 0 to 1, got 1.1"),
         (lambda log: splits.split_mixed(log, 0.5, test=0.45), "must leave something for train"),
         (splits.split_as_given, "no split column"),
-        (lambda log: splits.split_as_given(log, carve="best"), "one of auto, uniform"),
+        (lambda log: splits.split_as_given(log, carve="best"), "one of auto, matched, uniform"),
         (lambda log: splits.split_random(log.rows(np.arange(0))), "this one has none"),
         (lambda log: splits.split_random(log.rows(np.arange(1))), "train got none|valid got none|test got none"),
     ],

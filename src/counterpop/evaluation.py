@@ -15,7 +15,7 @@ from counterpop.embeddings import check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
 from counterpop.metrics import popularity
-from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall
+from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall, weigh_hits
 from counterpop.metrics.popularity import HEAD_GROUPS, places_by_group, popularity_groups
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
@@ -24,6 +24,7 @@ On = Literal["valid", "test", "ordinary"]
 PER_USER = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
 RESAMPLES = 1000
 _WHOLE_RESAMPLES = 200  # for coverage and Gini, which need all lists in every resample
+_COLUMNS = (5, 10, 11 + HEAD_GROUPS, 12 + 2 * HEAD_GROUPS)  # where parts of `_intervals` columns begin after the first
 _BATCH = 2_000_000  # users drawn at a time, over all resamples
 BOOTSTRAP_STREAM, TEST_STREAM = 300, 301
 
@@ -50,6 +51,8 @@ class Measures:
     """(I,) number of lists that hold each item."""
     users: IntArray
     """(B,) positions of the users: those with at least one held-out item."""
+    weights: NDArray[np.float64]
+    """(B,) how much each user counts: 1, unless the held-out pairs have weights (see `weigh_hits`)."""
     held: str
     """A fingerprint of the held-out pairs and the length of the lists; only equal ones can be compared."""
 
@@ -146,7 +149,8 @@ def evaluate(
         if recommender.refit and recommender.trial is None:
             raise InputError(f"this model was trained on the {on} pairs and has no `trial`; evaluate it on test")
         first = recommender.trial or recommender
-        adjusted, log = replace(first.with_strengths(*strengths), seen=known.train), known.train
+        first = replace(first.with_strengths(*strengths), lean=recommender.lean)
+        adjusted, log = replace(first, seen=known.train), known.train
     how: dict[str, Any] = {"resamples": resamples, "seed": seed, "threads": threads}
     before, after = (
         measure_model(model, held, k, log=log, **how) for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
@@ -199,17 +203,19 @@ def measure(
 ) -> Measures:
     """The metrics of any lists (B, K) of item positions, one for each of `users`; -1 is an empty place.
 
-    `resamples=0` skips the intervals.
+    Held-out pairs count by their weights, if they have some, in all means over users; groups, coverage and Gini count
+    lists and pairs as they are. `resamples=0` skips the intervals.
     """
     if not len(users):
         raise InputError("nothing to measure: no user has a held-out item")
     hits = find_hits(lists, users, held)
+    worth, weights = weigh_hits(hits, lists, users, held)
     n_held = held.user_counts[users]
     counts = train.item_counts
     per_user = {
-        "recall": recall(hits, n_held),
+        "recall": recall(worth, n_held),
         "hit_rate": hit_rate(hits),
-        "ndcg": ndcg(hits, n_held),
+        "ndcg": ndcg(worth, n_held),
         "average_popularity": popularity.average_popularity(lists, counts),
         "tail_share": popularity.tail_share(lists, head(counts)),
     }
@@ -228,9 +234,11 @@ def measure(
         }
         for g in range(HEAD_GROUPS + 1)
     )
-    columns = np.column_stack([*per_user.values(), shown, found, wanted])
-    intervals = _intervals(columns, lists, exposed, resamples, seed) if resamples else {}
-    means = {name: float(np.nanmean(value)) for name, value in per_user.items()}
+    values = np.column_stack([*per_user.values()])
+    known = weights[:, None] * np.isfinite(values)  # an empty list has no popularity
+    columns = np.column_stack([weights[:, None] * np.nan_to_num(values), known, shown, found, wanted])
+    intervals = _intervals(columns.astype(np.float32), lists, exposed, resamples, seed) if resamples else {}
+    means = {name: float(columns[:, n].copy().sum() / known[:, n].sum()) for n, name in enumerate(per_user)}
     return Measures(
         **means,
         coverage=popularity.coverage(exposed),
@@ -240,7 +248,10 @@ def measure(
         per_user=per_user,
         exposure=exposed,
         users=users,
-        held=blake2b(pair_keys(held).tobytes() + str(lists.shape).encode(), digest_size=16).hexdigest(),
+        weights=weights,
+        held=blake2b(
+            pair_keys(held).tobytes() + str((lists.shape, weights.sum())).encode(), digest_size=16
+        ).hexdigest(),
     )
 
 
@@ -253,12 +264,12 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
     if first.held != second.held or not np.array_equal(first.users, second.users):
         raise InputError("only measures of the same users, held-out pairs and k can be compared; use one split")
     difference = np.column_stack([first.per_user[name] - second.per_user[name] for name in PER_USER])
-    known = np.isfinite(difference)  # an empty list has no popularity
-    difference = np.where(known, difference, 0)
-    users = np.maximum(1, known.sum(axis=0))
+    known = first.weights[:, None] * np.isfinite(difference)  # an empty list has no popularity
+    difference = np.where(known > 0, difference * first.weights[:, None], 0)
+    users = np.maximum(1e-12, known.sum(axis=0))
     mean = difference.sum(axis=0) / users
     drawn = _resamples(len(difference), RESAMPLES, seed)
-    resampled = np.concatenate([(weights @ difference) / np.maximum(1, weights @ known) for weights in drawn])
+    resampled = np.concatenate([(weights @ difference) / np.maximum(1e-12, weights @ known) for weights in drawn])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
@@ -275,7 +286,7 @@ def relative_change(first: Measures, second: Measures, *, seed: int = 0) -> dict
 
     The interval is a bootstrap over users, who are the same in both.
     """
-    sides = np.column_stack([one.per_user["recall"] for one in (first, second)])
+    sides = np.column_stack([one.per_user["recall"] * one.weights for one in (first, second)])
     if not sides[:, 1].any():
         return None
     sums = np.concatenate([weights @ sides for weights in _resamples(len(sides), RESAMPLES, seed)])
@@ -300,7 +311,7 @@ def _batches(rounds: int, n_users: int) -> Iterator[int]:
 
 
 def _intervals(
-    columns: NDArray[np.float64], lists: IntArray, exposed: NDArray[np.int64], resamples: int, seed: int
+    columns: NDArray[np.float32], lists: IntArray, exposed: NDArray[np.int64], resamples: int, seed: int
 ) -> dict[str, Interval]:
     """95 % intervals by bootstrap over users.
 
@@ -311,24 +322,20 @@ def _intervals(
     filled = lists >= 0
     rows = np.repeat(np.arange(n_users), filled.sum(axis=1))
     shows = csr_array((np.ones(len(rows), np.float32), (lists[filled], rows)), shape=(n_items, n_users))
-    known = np.isfinite(columns[:, : len(PER_USER)]).astype(np.float32)  # an empty list has no popularity
-    columns = np.nan_to_num(columns).astype(np.float32)
-    sums, counted = [], []
+    sums = []
     whole: list[tuple[float, float]] = []
-    for weights in _resamples(n_users, resamples, seed):
-        sums.append(weights @ columns)
-        counted.append(weights @ known)
+    for drawn in _resamples(n_users, resamples, seed):
+        sums.append(drawn @ columns)
         if len(whole) < _WHOLE_RESAMPLES:
-            for weight in weights[: _WHOLE_RESAMPLES - len(whole)]:
+            for weight in drawn[: _WHOLE_RESAMPLES - len(whole)]:
                 again = shows @ weight
                 whole.append((float(np.mean(again > 0)), gini(again)))
-    total = np.concatenate(sums)
-    means = total[:, : len(PER_USER)] / np.maximum(1, np.concatenate(counted))
+    total, known, shown, found, wanted = np.split(np.concatenate(sums), _COLUMNS, axis=1)
+    means = total / np.maximum(1e-12, known)
     intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
     measured = {"coverage": np.mean(exposed > 0), "gini": gini(exposed)}
     for (name, value), resampled in zip(measured.items(), np.array(whole).T, strict=True):
         intervals[name] = _quantiles(np.clip(resampled - resampled.mean() + value, 0, 1))
-    shown, found, wanted = np.split(total[:, len(PER_USER) :], 3, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         frequency, found = shown / shown.sum(axis=1, keepdims=True), found / wanted
     for g in range(shown.shape[1]):

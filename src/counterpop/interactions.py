@@ -36,6 +36,8 @@ class Interactions:
     """For each row, in the unit of the log; the latest if rows were merged."""
     part: NDArray[np.int8] | None = None
     """For each row, the log's own split: 0 train, 1 train drawn by intervention, 2 validation, 3 test."""
+    weight: NDArray[np.float32] | None = None
+    """For each row of a held-out part, how much it counts when lists are measured on it; None if all count the same."""
     merged: int = 0
     """Number of rows of the log that repeated a pair and were merged into it."""
 
@@ -44,6 +46,8 @@ class Interactions:
             ix, ids = getattr(self, f"{name}_ix"), getattr(self, f"{name}_ids")
             if len(ix) != len(self.user_ix) or (len(ix) and not 0 <= ix.min() <= ix.max() < len(ids)):
                 raise InputError(f"{name}_ix must hold, for each row, a position among the {len(ids)} {name} ids")
+        if self.weight is not None and not (np.isfinite(self.weight) & (self.weight > 0)).all():
+            raise InputError("the weight of a row must be a finite number above 0; leave out rows that do not count")
         keys = pair_keys(self)
         if not (keys[1:] > keys[:-1]).all():
             raise InputError("rows must be sorted by user and then by item, each pair once; read_interactions does it")
@@ -85,6 +89,7 @@ class Interactions:
             item_ix=self.item_ix[keep],
             time=None if self.time is None else self.time[keep],
             part=None if self.part is None else self.part[keep],
+            weight=None if self.weight is None else self.weight[keep],
             merged=0,
         )
 
@@ -137,9 +142,14 @@ def places(ids: Sequence[Any] | Ids, known: Ids, what: str) -> tuple[NDArray[np.
 
 def pairs_of(log: Interactions, users: NDArray[np.integer]) -> tuple[NDArray[np.intp], IntArray]:
     """The place in `users` and the item of every pair that these users have in the log."""
+    row = np.repeat(np.arange(len(users)), log.user_counts[users])
+    return row, log.item_ix[rows_of(log, users)]
+
+
+def rows_of(log: Interactions, users: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The rows of these users, one user after another."""
     have = log.user_counts[users]
-    row = np.repeat(np.arange(len(users)), have)
-    return row, log.item_ix[log.user_starts[users][row] + places_in_groups(have)]
+    return np.repeat(log.user_starts[users], have) + places_in_groups(have)
 
 
 def separate_treated(log: Interactions, treated: BoolArray) -> Interactions:

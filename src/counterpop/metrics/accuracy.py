@@ -20,7 +20,24 @@ def find_hits(lists: IntArray, users: IntArray, held: Interactions) -> BoolArray
     return np.asarray((known[at] == keys) & (lists >= 0))
 
 
-def recall(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
+def weigh_hits(hits: BoolArray, lists: IntArray, users: IntArray, held: Interactions) -> tuple[PerUser, PerUser]:
+    """(B, K) what each hit counts and (B,) what each user counts, for held-out pairs with weights.
+
+    A user counts as much as the mean of their pairs' weights, and each hit the pair's weight over that mean. So the
+    weighted mean of recall over users is the sum of w / n over found pairs, divided by the sum over all pairs, with n
+    the number of the user's held-out items. Without weights, users and hits all count 1.
+    """
+    if held.weight is None:
+        return hits.astype(np.float64), np.ones(len(users))
+    mean = np.bincount(held.user_ix, held.weight, held.n_users)[users] / held.user_counts[users]
+    of_list = users.astype(np.int64)[:, None] * held.n_items + lists
+    at = np.searchsorted(pair_keys(held), of_list[hits])
+    worth = np.zeros(hits.shape)
+    worth[hits] = held.weight[at] / np.repeat(mean, hits.sum(axis=1))
+    return worth, mean
+
+
+def recall(hits: BoolArray | PerUser, n_held: NDArray[np.int64]) -> PerUser:
     """Hits / number of the user's held-out items, even if there are more than k; NaN if there are none.
 
     >>> recall(np.array([[True, False]]), np.array([4]))
@@ -49,7 +66,7 @@ def discounts(k: int) -> PerUser:
     return np.asarray(1.0 / np.log2(np.arange(2, k + 2)))
 
 
-def ndcg(hits: BoolArray, n_held: NDArray[np.int64]) -> PerUser:
+def ndcg(hits: BoolArray | PerUser, n_held: NDArray[np.int64]) -> PerUser:
     """DCG / ideal DCG with gain 1 and discount 1 / log2(rank + 1), ideal over min(k, held-out items); NaN without any.
 
     >>> ndcg(np.array([[True, False]]), np.array([1]))

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from counterpop.errors import InputError
 from counterpop.interactions import BoolArray, Interactions, places_in_groups
 
-Carve = Literal["auto", "uniform", "intervened", "random", "temporal"]
+Carve = Literal["auto", "matched", "uniform", "intervened", "random", "temporal"]
 Parts = NDArray[np.int8]  # the part of each row of a log, by these codes
 Rows = NDArray[np.intp]
 
 TRAIN, INTERVENED, VALID, TEST, ORDINARY, LEFT_OUT = range(6)  # the first four as in `Interactions.part`
 REDRAWS = 4  # of a test part, to see what an intervened one would look like
+STEEPEST, HALVINGS = 4.0, 8  # the search for how a test leans to active users: exponents tried, and how finely
 # One random stream for each purpose, shared with no other module, so that no draw depends on another.
 TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM, GUESS_STREAM = range(100, 106)
 
@@ -38,11 +39,21 @@ def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, gene
 
 
 def draw_by_item(
-    log: Interactions, quota: NDArray[np.int64], generator: Generator, pool: BoolArray | None = None
+    log: Interactions,
+    quota: NDArray[np.int64],
+    generator: Generator,
+    pool: BoolArray | None = None,
+    leaning: float | None = None,
 ) -> Rows:
-    """`quota[i]` rows of each item i in the pool (all if it has fewer): the latest if the log has time, else random."""
+    """`quota[i]` rows of each item i in the pool (all if it has fewer): the latest if the log has time, else random.
+
+    With `leaning`, random ones with weights (pairs that the user has in the pool) ** leaning.
+    """
     rows = generator.permutation(len(log) if pool is None else np.flatnonzero(pool))
-    if log.time is not None:
+    if leaning is not None:
+        sizes = np.bincount(log.user_ix[rows], minlength=log.n_users)[log.user_ix[rows]]
+        rows = rows[np.argsort(generator.standard_exponential(len(rows)) / sizes.astype(np.float64) ** leaning)]
+    elif log.time is not None:
         rows = rows[np.argsort(-log.time[rows], kind="stable")]
     return _first_of_each(rows, log.item_ix, quota)
 
@@ -79,14 +90,15 @@ def draw_ordinary(log: Interactions, part: Parts, share: float, generator: Gener
     part[generator.permutation(spare)[: math.ceil(share * len(observed))]] = ORDINARY
 
 
-def carve(log: Interactions, part: Parts, how: str, cap: float, generator: Generator) -> None:
-    """Marks a validation part among the train rows, in place."""
+def carve(log: Interactions, part: Parts, how: str, cap: float, generator: Generator) -> float | None:
+    """Marks a validation part among the train rows, in place; returns the leaning of a matched one."""
     train = part <= INTERVENED
-    if how == "uniform":
+    if how in ("matched", "uniform"):
         have = item_counts(log, train)
         quota = np.where(have > 2, np.minimum(item_counts(log, part == TEST), have // 2), 0)
-        part[draw_by_item(log, quota, generator, train)] = VALID
-        return
+        leaning = guess_leaning(log, part) if how == "matched" and log.time is None else None
+        part[draw_by_item(log, quota, generator, train, leaning)] = VALID
+        return leaning
     number = max(1, min((part == TEST).sum() // 2, train.sum() // 4))
     if how == "intervened":
         drawn = np.where(train, TRAIN, LEFT_OUT).astype(np.int8)
@@ -94,10 +106,11 @@ def carve(log: Interactions, part: Parts, how: str, cap: float, generator: Gener
         part[drawn == VALID] = VALID
     else:
         part[draw_overall(log, train, number, how, generator)] = VALID
+    return None
 
 
 def guess_how_test_was_drawn(log: Interactions, part: Parts, cap: float) -> str:
-    """One of the ways to carve; `split_as_given` documents the rule.
+    """One of the ways to carve, "matched" for a uniform test; `split_as_given` documents the rule.
 
     The Gini of the test part would mislead: with few pairs even a uniform draw is uneven. The mean of log counts of
     its items has no such bias, and a test of a few hundred pairs is enough to tell.
@@ -109,7 +122,7 @@ def guess_how_test_was_drawn(log: Interactions, part: Parts, cap: float) -> str:
     present = item_counts(log, test)[log.item_counts > 0]
     for number in (np.bincount(present).argmax(), np.minimum(present.max(), have - 1)):  # or all an item can spare
         if np.max(number) > 0 and (present == number).mean() >= 0.95:
-            return "uniform"
+            return "matched"
     popularity = np.log(np.maximum(log.item_counts, 1))[log.item_ix]
     generator, weights = np.random.default_rng(GUESS_STREAM), even_weights(log, train | test, cap)
     redrawn = []
@@ -119,6 +132,23 @@ def guess_how_test_was_drawn(log: Interactions, part: Parts, cap: float) -> str:
         redrawn += popularity[drawn == TEST].tolist()
     halfway = (popularity.mean() + np.mean(redrawn or popularity)) / 2
     return "intervened" if popularity[test].mean() < halfway else "random"
+
+
+def guess_leaning(log: Interactions, part: Parts) -> float:
+    """The exponent b with which the test's pairs of each item seem to have been drawn, by (pairs of the user) ** b.
+
+    0 if all users of an item were equally likely. By halving, because the mean log count of the users drawn rises with
+    b; every draw uses the same random numbers.
+    """
+    known = (part <= INTERVENED) | (part == TEST)
+    sizes = np.log(np.maximum(np.bincount(log.user_ix[known], minlength=log.n_users), 1))[log.user_ix]
+    wanted, quota = sizes[part == TEST].mean(), item_counts(log, part == TEST)
+    low, high = -STEEPEST, STEEPEST
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        drawn = draw_by_item(log, quota, np.random.default_rng(GUESS_STREAM), known, middle)
+        low, high = (middle, high) if sizes[drawn].mean() < wanted else (low, middle)
+    return (low + high) / 2
 
 
 def even_weights(log: Interactions, pool: BoolArray, cap: float) -> NDArray[np.float64]:

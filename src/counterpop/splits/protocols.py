@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -123,13 +124,18 @@ def split_as_given(
     """The split that the log came with; if it has no validation part, one is carved out of train.
 
     `carve` names how that part is drawn. "auto" draws it the way the test seems to have been drawn: temporal if every
-    test pair is at least as late as all of train; uniform if at least 95 % of the items have the same number of test
+    test pair is at least as late as all of train; matched if at least 95 % of the items have the same number of test
     pairs, or all of their pairs but one if they have fewer; otherwise intervened or random, whichever gives items about
     as popular (mean log count) as those of the test when as many pairs are drawn again from the whole log. A uniform
     carve takes as many pairs of each item as the test has, but at most half of the item's train pairs, and none of an
-    item with one or two. So it is less flat than the test, and a model should be trained again on
-    `Development.refit_train()` once everything is chosen. The other carves hold half as many pairs as the test, at most
-    a quarter of train.
+    item with one or two. So a model should be trained again on `Development.refit_train()` once everything is chosen.
+    The other carves hold half as many pairs as the test, at most a quarter of train.
+
+    For a uniform test, "auto" takes "matched": a uniform carve that resembles the test in two more ways. Its pairs have
+    weights (`Interactions.weight`): every item counts as in the test, however few pairs it could give. And the users of
+    an item are drawn with weights (number of the user's pairs) ** b, with the b by which the test's users seem to have
+    been drawn (`settings["leaning"]` of the manifest; about 0 if activity did not matter). If the log has time, the
+    latest pairs of an item are taken instead. `carve="uniform"` does neither.
     """
     _check(log, ordinary)
     if carve not in get_args(Carve):
@@ -145,12 +151,13 @@ def split_as_given(
             f"the split column must hold 0, 1, 2 or 3, but {bad.sum()} rows do not (first: {log.part[bad][0]})"
         )
     part = log.part.copy()
-    carved = None
+    carved, leaning = None, None
     if not (part == VALID).any():
         _check_sizes(len(log), train=(part <= INTERVENED).sum(), test=(part == TEST).sum())
         carved = drawing.guess_how_test_was_drawn(log, part, cap) if carve == "auto" else carve
-        drawing.carve(log, part, carved, cap, np.random.default_rng([seed, drawing.VALID_STREAM]))
-    return _assemble("as-given", log, part, seed, {"carve": carve, "cap": cap, "ordinary": ordinary}, carved)
+        leaning = drawing.carve(log, part, carved, cap, np.random.default_rng([seed, drawing.VALID_STREAM]))
+    settings = {"carve": carve, "cap": cap, "ordinary": ordinary} | ({} if leaning is None else {"leaning": leaning})
+    return _assemble("as-given", log, part, seed, settings, carved)
 
 
 PROTOCOLS: Mapping[str, Callable[..., Split]] = {
@@ -242,5 +249,8 @@ def _assemble(
     )
     intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
     observed = parts["ordinary"] if len(parts["ordinary"]) else None
+    if carved == "matched":
+        share = (np.maximum(test.item_counts, 1) / np.maximum(valid.item_counts, 1))[valid.item_ix]
+        valid = replace(valid, weight=(share / share.mean()).astype(np.float32))
     development = Development(train, valid, intervened, observed, manifest.drawn)
     return Split(development, test, manifest)

@@ -62,7 +62,9 @@ class SplitManifest:
     @property
     def even(self) -> bool:
         """Whether validation and test are drawn as if every item were shown equally often, as far as is known."""
-        drawn_evenly = (self.carved or self.protocol) in ("uniform", "intervened") or self.counts["intervened"] > 0
+        drawn_evenly = (self.carved or self.protocol) in ("matched", "uniform", "intervened") or self.counts[
+            "intervened"
+        ] > 0
         return drawn_evenly and self.settings.get("proportion", 1) == 1
 
 

@@ -40,6 +40,8 @@ class Grid:
     """Mean number of items per user that had to be ranked at every point; the others were ruled out."""
     user_groups: tuple[Grid, ...] = ()
     """The same for each group of users, if groups were given; without coverage and Gini."""
+    weight: float | None = None
+    """How much all users together count, if held-out pairs have weights; None: as much as their number."""
 
     def at(self, item_strength: float, user_strength: float) -> dict[str, float]:
         """All metrics at one point of the grid."""
@@ -68,8 +70,6 @@ class SearchOptions:
     k: int = 20
     item_strengths: Strengths = STRENGTHS
     user_strengths: Strengths = STRENGTHS
-    weights: FloatArray | None = None
-    """(N,) how much each held-out pair counts; equal by default."""
     exposure: bool = True
     """Measure coverage and Gini, which need a count for each item and point."""
     groups: bool = False
@@ -78,6 +78,9 @@ class SearchOptions:
     """Measure only these users; by default all who have held-out pairs."""
     user_groups: IntArray | None = None
     """(U,) the group of every user; each group then also gets a grid of its own."""
+    lean: FloatArray | None = None
+    """(U,) with it the second strength of a point is not that of users: it is added to a user's item strength times
+    the user's number here."""
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +91,7 @@ class SearchOptions:
 def search_strengths(
     embeddings: Embeddings, directions: Directions, train: Interactions, held: Interactions, **options: Any
 ) -> Grid:
-    """Every metric of `held` at every pair of strengths, exactly as separate evaluations would give it.
+    """Every metric of `held` at every pair of strengths, exactly as `measure` would give it for each.
 
     One product of the large matrices serves all points: P'.Q' = P.Q - a (P.q)(Q.q) - b (P.p)(Q.p)
     + a b (P.p)(p.q)(Q.q). The options are those of `SearchOptions`.
@@ -103,7 +106,7 @@ def search_strengths(
     cells = group_items(Q @ directions.item, Q @ directions.user)
     totals = _Totals.zeros(len(Q), len(points.near), how)
     k, a, b, items = min(how.k, len(Q)), points.item_strength, points.user_strength, Q[cells.order]
-    weights = np.ones(len(held), dtype=np.float32) if how.weights is None else how.weights
+    weights = np.ones(len(held), dtype=np.float32) if held.weight is None else held.weight
     fixed = (
         *(cells.item_part, cells.user_part, cells.starts, cells.boxes, points.anchors, points.near),
         *(tie_order(embeddings.item_ids)[cells.order], train.item_counts[cells.order]),
@@ -119,6 +122,9 @@ def search_strengths(
             item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)
             user_shift = -np.outer(along_user, b).astype(np.float32)
             mine, people = group_of[stretch][block], users[stretch][block]
+            if how.lean is not None:
+                own = a + np.outer(how.lean[people], b)  # (B, G)
+                item_shift, user_shift = (-along_item[:, None] * own).astype(np.float32), np.zeros_like(user_shift)
             cuts = [0, *(np.flatnonzero(np.diff(mine)) + 1).tolist(), len(mine)]
             for low, high in pairwise(cuts):
                 into = totals.sums[part, mine[low]], totals.weight[part, mine[low]], totals.exposed[part]
@@ -186,8 +192,11 @@ class _Totals:
         parts: tuple[Grid, ...] = ()
         if how.user_groups is not None:
             sizes = np.bincount(group_of, minlength=len(sums)).tolist()
-            parts = tuple(Grid(*axes, means(sums[g], weight[g]), sizes[g], looked_at / users) for g in range(len(sums)))
-        return Grid(*axes, values, users, looked_at / users, parts)
+            parts = tuple(
+                Grid(*axes, means(sums[g], weight[g]), sizes[g], looked_at / users, weight=float(weight[g]))
+                for g in range(len(sums))
+            )
+        return Grid(*axes, values, users, looked_at / users, parts, float(weight.sum()))
 
 
 def choose_strengths(

@@ -9,7 +9,7 @@ from torch import Tensor
 from counterpop.directions import unit
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER
-from counterpop.interactions import IntArray, Interactions, gini, head, pairs_of
+from counterpop.interactions import IntArray, Interactions, gini, head, pairs_of, rows_of
 from counterpop.metrics.accuracy import discounts, ideal_dcg
 from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.ledger import DeviceLedger
@@ -59,13 +59,16 @@ def search_on_device(
     points = [(a, b) for a in strengths[0] for b in strengths[1]]
     sums = torch.zeros(len(points), 5, dtype=torch.float64, device=device)
     shown = torch.zeros(len(points), n_items, dtype=torch.int64, device=device)
+    weights = np.ones(len(held), np.float32) if held.weight is None else held.weight
+    total = 0.0
     for block in np.array_split(users, -(-len(users) * n_items // BLOCK_SCORES)):
         P = user_vectors[torch.from_numpy(block.astype(np.int64)).to(device)]
         scores = P @ item_vectors.T
         scores[_pairs(train, block, device)] = -torch.inf
-        wanted = torch.zeros(scores.shape, dtype=torch.bool, device=device)
-        wanted[_pairs(held, block, device)] = True
+        wanted = torch.zeros(scores.shape, dtype=torch.float32, device=device)
+        wanted[_pairs(held, block, device)] = torch.from_numpy(weights[rows_of(held, block)]).to(device)
         number = torch.from_numpy(held.user_counts[block].astype(np.float64)).to(device)
+        total += float((wanted.double().sum(1) / number).sum())
         x, y = P @ popular, P @ conform
         for n, (a, b) in enumerate(points):
             shift = torch.stack([a * b * angle * y - a * x, -b * y], 1)  # (B, 2)
@@ -73,7 +76,7 @@ def search_on_device(
             there = best.values > -torch.inf
             sums[n] += measure.sums(best.indices, there, wanted, number)
             shown[n] += torch.bincount(best.indices[there], minlength=n_items)
-    means, exposed = (sums / len(users)).cpu().numpy(), shown.cpu().numpy()
+    means, exposed = (sums / total).cpu().numpy(), shown.cpu().numpy()
     columns = dict(zip(PER_USER, means.T, strict=True))
     columns["coverage"] = (exposed > 0).mean(axis=1)
     columns["gini"] = np.array([gini(row) for row in exposed])
@@ -92,16 +95,20 @@ class _Metrics:
         )
 
     def sums(self, lists: Tensor, there: Tensor, wanted: Tensor, number: Tensor) -> Tensor:
-        """(5,) of lists (B, K) of items; `there` are the places that are filled, `number` (B,) the held-out items."""
-        hits = (wanted.gather(1, lists) & there).double()
+        """(5,) of lists (B, K) of items.
+
+        `there` are the places that are filled, `wanted` (B, I) the weights of held-out items, `number` (B,) how many.
+        """
+        hits = (wanted.gather(1, lists) * there).double()
+        share = wanted.double().sum(1) / number  # 1 if every held-out pair counts the same
         listed = there.sum(1).clamp(min=1)
         found = number.clamp(max=lists.shape[1]).long()
         each = (
             hits.sum(1) / number,
-            hits.any(1).double(),
+            hits.any(1) * share,
             (hits * self._gain).sum(1) / self._ideal[found],
-            (self._counts[lists] * there).sum(1) / listed,
-            (self._tail[lists] * there).sum(1) / listed,
+            (self._counts[lists] * there).sum(1) / listed * share,
+            (self._tail[lists] * there).sum(1) / listed * share,
         )
         return torch.stack([values.sum() for values in each])
 
