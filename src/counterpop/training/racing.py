@@ -107,8 +107,8 @@ def race(
 
     `budget` is what all rounds may cost, in whole trainings of one candidate; see `rounds_of`. A candidate trains for a
     share of its own epochs, at least one. It starts again in every round, and its learning rate falls over the epochs
-    of that round: a short training with its whole schedule is a better guess than the first epochs of a long one.
-    Never looks at test.
+    of that round, so that it ends as a whole training does (how well that ranks: experiments/defaults.md). Never
+    looks at test.
     """
     if not candidates:
         raise InputError("a race needs at least one candidate, got none")
