@@ -1,6 +1,8 @@
 """Run, split and adjustment folders: what is saved is loaded, and damage is detected."""
 
+import hashlib
 import json
+import threading
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -135,20 +137,25 @@ def test_one_changed_byte_is_detected(folder: Path, name: str) -> None:
     path = folder / "run" / name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    path.unlink()  # files of a run may be links to those of its split
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=f"damaged: {name}"):
+    with pytest.raises(ArtifactError, match=f"damaged: {Path(name).name}"):
         cp.load_run(folder / "run")
 
 
-def change_manifest(folder: Path, **changes: object) -> None:
+def change_manifest(folder: Path, *, sealed: bool = True, **changes: object) -> None:
+    """Edits a manifest; without a checksum of its own, as formats 1 and 2 were, or with the right one."""
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    manifest = json.loads(path.read_text()) | changes
+    del manifest["checksum"]
+    if sealed:
+        text = json.dumps(manifest, sort_keys=True)
+        manifest["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(manifest))
 
 
 def test_a_newer_format_is_rejected(folder: Path) -> None:
     change_manifest(folder / "run", format=artifacts.FORMAT + 1)
-    with pytest.raises(ArtifactError, match="newer than this version's 2; upgrade"):
+    with pytest.raises(ArtifactError, match="newer than this version's 3; upgrade"):
         cp.load_run(folder / "run")
 
 
@@ -207,9 +214,13 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path, run: cp.Ru
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_the_split_of_a_run_is_linked(folder: Path) -> None:
-    files = [folder / place / "train.parquet" for place in ("split", "run/split")]
-    assert files[0].stat().st_ino == files[1].stat().st_ino
+def test_a_run_shares_no_file_with_its_split(folder: Path) -> None:
+    with (folder / "split" / "train.parquet").open("ab") as file:
+        file.write(b"x")
+    (folder / "split" / "users.parquet").chmod(0o600)
+    assert cp.load_run(folder / "run").adjustment is not None
+    assert all(path.stat().st_nlink == 1 for path in (folder / "run").rglob("*") if path.is_file())
+    assert (folder / "run" / "split" / "users.parquet").stat().st_mode & 0o777 == 0o644
 
 
 def test_another_kind_of_folder_is_not_overwritten(folder: Path, run: cp.Run, split: cp.Split) -> None:
@@ -260,7 +271,7 @@ def test_a_run_of_format_1_gets_the_dials_of_its_method(folder: Path, run: cp.Ru
     for method, grids in (("gradient", (STRENGTHS, STRENGTHS)), ("plain", None), ("plain+tten", None)):
         cp.save_run(replace(bare, settings=run.settings | {"method": method}), folder / "old", split)
         assert cp.load_run(folder / "old").run.model.dials is None
-        change_manifest(folder / "old", format=1)
+        change_manifest(folder / "old", sealed=False, format=1)
         dials = cp.load_run(folder / "old").run.model.dials
         assert (dials and (dials.item_strengths, dials.user_strengths)) == grids
         expected = pytest.warns(cp.CounterpopWarning, match="has not been tuned, so its strengths are 0")
@@ -278,3 +289,104 @@ def test_load_gives_the_final_model_at_its_tuned_strengths(folder: Path, run: cp
     seen[model.seen.user_ix, model.seen.item_ix] = True
     assert len(model.seen) == len(split.development.refit_train())
     assert not seen[users[:, None], model.recommend(users, 10)[0]].any()
+
+
+@pytest.mark.parametrize("name", ["../../notes.rc", "/etc/hostname", "sub/../../notes.rc", "./train.parquet", ""])
+def test_a_manifest_that_names_files_outside_its_folder_is_refused(folder: Path, run: cp.Run, name: str) -> None:
+    (folder / "notes.rc").write_text("mine")
+    files = json.loads((folder / "split" / "manifest.json").read_text())["files"]
+    change_manifest(folder / "split", files=files | {name: hashlib.sha256(b"mine").hexdigest()})
+    with pytest.raises(ArtifactError, match="lists files outside its folder"):
+        cp.save_run(run, folder / "deep" / "run", folder / "split")
+    assert (folder / "notes.rc").read_text() == "mine" and not (folder / "deep" / "run").exists()
+
+
+def test_links_and_unlisted_parts_are_refused(folder: Path) -> None:
+    train = folder / "split" / "train.parquet"
+    train.rename(folder / "train.parquet")
+    train.symlink_to(folder / "train.parquet")
+    with pytest.raises(ArtifactError, match=r"train\.parquet is not a regular file"):
+        cp.load_split(folder / "split")
+    (folder / "run" / "split" / "ordinary.parquet").rename(folder / "ordinary.parquet")
+    files = json.loads((folder / "run" / "split" / "manifest.json").read_text())["files"]
+    del files["ordinary.parquet"]
+    change_manifest(folder / "run" / "split", files=files)
+    (folder / "ordinary.parquet").rename(folder / "run" / "split" / "ordinary.parquet")
+    with pytest.raises(ArtifactError, match=r"ordinary\.parquet is not in its manifest"):
+        cp.load_split(folder / "run" / "split")
+
+
+@pytest.mark.parametrize("number", [0, -7, 1.9, True, "2", None])
+def test_formats_that_never_were_are_refused(folder: Path, number: object) -> None:
+    change_manifest(folder / "run", format=number)
+    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
+        cp.load_run(folder / "run")
+
+
+def test_an_edited_manifest_is_refused(folder: Path) -> None:
+    path = folder / "run" / "manifest.json"
+    text = path.read_text()
+    assert '"tuning": {\n    "item_strength": ' in text
+    path.write_text(text.replace('"item_strength": ', '"item_strength": 1', 1))
+    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
+        cp.load_run(folder / "run")
+
+
+def test_a_sealed_manifest_with_nonsense_in_it_is_one_sentence(folder: Path) -> None:
+    tuning = json.loads((folder / "run" / "manifest.json").read_text())["tuning"]
+    for wrong in (tuning | {"item_strength": "much"}, tuning | {"segments": 3}, {"item_strength": 1.0}, 5):
+        change_manifest(folder / "run", tuning=wrong)
+        with pytest.raises(ArtifactError, match=r"run is damaged \("):
+            cp.load_run(folder / "run")
+
+
+def test_tuning_a_run_that_was_replaced_is_refused(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    saved, tuned = cp.load_run(folder / "run"), tune(run, split, point="gain")
+    cp.save_run(run, folder / "run", split)
+    with pytest.raises(ArtifactError, match="was replaced by another run since it was loaded"):
+        cp.save_tuning(saved, tuned, tuned.grid, {})
+    assert cp.load_run(folder / "run").adjustment is None
+
+
+def test_a_run_that_cannot_be_saved_is_kept_elsewhere(
+    tmp_path: Path, run: cp.Run, split: cp.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = artifacts.runs._write_model, iter([OSError(28, "No space left on device")])
+
+    def fail_once(*args: object) -> None:
+        for failure in failures:
+            raise failure
+        real(*args)
+
+    monkeypatch.setattr(artifacts.runs, "_write_model", fail_once)
+    monkeypatch.setattr(artifacts.runs.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ArtifactError, match=r"run could not be written \(No space left on device\)") as caught:
+        cp.save_run(run, tmp_path / "run", split)
+    kept = cp.load_run(str(caught.value).split("kept in ")[1])
+    assert np.array_equal(kept.run.embeddings.user_vectors, run.embeddings.user_vectors)
+
+
+def test_every_load_beside_a_writer_is_one_version(folder: Path, run: cp.Run, split: cp.Split) -> None:
+    """The two versions differ in the model, its settings and the split."""
+    other = cp.split_intervened(cp.make_world(150, 80, seed=4).log, seed=1, ordinary=0.05)
+    versions = [(run, split), (cp.train(other, dim=4, epochs=2, threads=1), other)]
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for one, of in versions:
+                cp.save_run(one, folder / "run", of)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        loads = [artifacts.load_tested(folder / "run") for _ in range(60)]
+    finally:
+        stop.set()
+        writer.join()
+    found = {saved.run.settings["dim"] for saved, _ in loads}
+    assert found == {4, 8}
+    for saved, read in loads:
+        one, of = versions[saved.run.settings["dim"] == 4]
+        assert np.array_equal(saved.run.embeddings.user_vectors, one.embeddings.user_vectors)
+        assert same(read.test, of.test) and same(saved.known.train, of.train)

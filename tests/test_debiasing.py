@@ -304,6 +304,7 @@ def test_the_command_in_every_format(
                 str(tmp_path / "later.csv"),
                 "--write-vectors",
                 "--json",
+                "--force",
                 "--out",
                 str(tmp_path / "fix"),
             ],

@@ -16,6 +16,8 @@ LAYERS = [
     "errors",
     "numbers",
     "encoding",
+    "outputs",
+    "locks",
     "kernels",
     "interactions",
     "embeddings",

@@ -11,7 +11,7 @@ import sys
 import uuid
 import zipfile
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions
-from counterpop.readers import Recommendations, read_interactions, read_names, read_recommendations
+from counterpop.readers import Recommendations, read_interactions, read_names, read_recommendations, recommendations
 from counterpop.readers.ids import BLOCK, find_hashes
 from counterpop.readers.text import INFERRED_ROWS
 
@@ -547,6 +547,16 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "lazy failure": (lambda d: pl.scan_parquet(d / "no.parquet"), {}, "the polars table could not be read"),
     "object": (lambda d: [(1, 2)], {}, "must be a path, .* got list"),
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
+    "cut in quotes": (lambda d: write(d, "log.csv", 'user,item\n1,a\n2,"b\n3,c\n'), {}, "ends inside quotes.*cut off"),
+    "stray return": (lambda d: write(d, "log.csv", "user,item\n1,a\n2\r,b\n"), {}, "line 3 has a carriage return"),
+    "stray return in txt": (lambda d: write(d, "log.txt", "1 5\r2 7\n3 4\n"), {}, "line 1 of .* a carriage return"),
+    "binary": (lambda d: table(user=[b"a", b"\xff", b"b", b"c", b"d"]), {}, r"UTF-8 .* row 2 holds b'\\xff'"),
+    "duration id": (lambda d: table(user=[timedelta(n) for n in range(5)]), {}, "numbers or text as ids, got Duration"),
+    "nan as least": (
+        lambda d: table(rating=[1] * 5),
+        {"min_rating": float("nan")},
+        "min_rating must be a finite number",
+    ),
     "empty matrix": (lambda d: sp.csr_matrix((3, 3)), {}, "must hold rows, but the SciPy matrix holds none"),
 }
 
@@ -557,6 +567,21 @@ def test_bad_input_raises_one_sentence(case: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=sentence) as caught:
         read_interactions(source(tmp_path), **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.txt"])
+def test_ids_that_look_like_numbers_stay_text_unless_all_are_written_as_one(tmp_path: Path, name: str) -> None:
+    mark, first = (",", "user,item\n") if name == "log.csv" else (" ", "")
+    for users, expected in (
+        (["1e2", "10e1", "100"], ["100", "10e1", "1e2"]),
+        (["007", "7", "-0"], ["-0", "007", "7"]),
+        (["1.0", "2.0", "30.0"], [1, 2, 30]),
+        (["1.0", "1", "2"], ["1", "1.0", "2"]),
+        (["-7", "0", "9223372036854775807"], [-7, 0, 2**63 - 1]),
+        (["1", "2", "9223372036854775808"], ["1", "2", "9223372036854775808"]),
+    ):
+        lines = "".join(f"{user}{mark}{item}\n" for user, item in zip(users, "abc", strict=True))
+        assert read_interactions(write(tmp_path, name, first + lines)).user_ids.tolist() == expected
 
 
 # ------------------------------------------------------------------------------------------------ real logs
@@ -806,3 +831,31 @@ def test_the_lists_that_recommend_writes_are_read_again(tmp_path: Path) -> None:
     pl.DataFrame(rows).write_ndjson(tmp_path / "lists.jsonl")
     found = read_recommendations(tmp_path / "lists.jsonl", log)
     assert found.lists.tolist() == [[1, 0], [0, -1]] and found.order == "rank"
+
+
+@pytest.mark.parametrize("by", ["rank", "score", "rows"])
+def test_lists_read_in_blocks_of_users_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Rows in any order, with repeated items and lists of all lengths; also one column at a time, from parquet."""
+    draw = np.random.default_rng(0)
+    log = read_interactions(pl.DataFrame({"user": np.arange(300) % 60, "item": np.arange(300) % 41}))
+    frame = pl.DataFrame({"user": draw.integers(0, 60, 700), "item": draw.integers(0, 41, 700)})
+    if by != "rows":
+        frame = frame.with_columns(pl.Series(by, draw.permutation(700) + 1.0))
+    expected: dict[int, list[int]] = {}
+    order = frame if by == "rows" else frame.sort(by, descending=by == "score", maintain_order=True)
+    for user, item in order.select("user", "item").rows():
+        mine = expected.setdefault(user, [])
+        if item not in mine:
+            mine.append(item)
+    frame.write_parquet(tmp_path / "lists.parquet")
+    for size in (1, 7, 1 << 16):
+        monkeypatch.setattr(recommendations, "BLOCK_USERS", size)
+        for source in (frame, tmp_path / "lists.parquet"):
+            found = read_recommendations(source, log)
+            lists = {int(u): [int(i) for i in row if i >= 0] for u, row in zip(found.users, found.lists, strict=True)}
+            assert lists == expected and found.order == by
+            assert found.notes["repeated"] == 700 - sum(map(len, expected.values()))
+            assert found.lists.shape[1] == max(map(len, expected.values()))
+            assert read_recommendations(source, log, k=3).notes["beyond_k"] == sum(
+                max(0, len(items) - 3) for items in expected.values()
+            )

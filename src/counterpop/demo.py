@@ -11,6 +11,10 @@ import numpy as np
 import polars as pl
 
 from counterpop import artifacts
+from counterpop.encoding import to_json
+from counterpop.errors import InputError
+from counterpop.locks import locked
+from counterpop.outputs import replacing
 from counterpop.recommender import Recommender
 from counterpop.reporting import RunReport, summarise, write_audit, write_report
 from counterpop.splits import split_uniform
@@ -22,6 +26,7 @@ from counterpop.worlds import World, make_world, taste_recall
 # chosen on its validation part.
 SETTINGS: dict[str, Any] = {"dim": 64, "lr": 0.05, "sampling": "interactions", "ledger_every": 4}
 SETTINGS |= {"loss": "bpr", "negative_power": 0.0, "refit": False}
+MARK = "demo.json"  # what a demo was made with; a folder without it is not ours
 RUNS = {"run": "gradient", "baseline": "plain"}  # folders and their methods
 
 
@@ -31,17 +36,39 @@ def make_demo(
     items: int = 1000,
     epochs: int = 100,
     seed: int = 0,
+    *,
+    force: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, RunReport]:
     """Writes a log, its split, two runs, report.html and audit.html into a folder; returns the reports by run.
 
+    A folder that already holds a demo is replaced only with `force`; one that holds anything else, never.
     `on_progress` is called as by `train`, for both runs.
     """
-    folder, world = Path(out), make_world(users, items, seed=seed)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(out)
+    with locked(folder):
+        _claim(folder, force, {"users": users, "items": items, "epochs": epochs, "seed": seed})
+        return _make(folder, make_world(users, items, seed=seed), epochs, seed, on_progress)
+
+
+def _claim(folder: Path, force: bool, made_with: dict[str, int]) -> None:
+    """Marks the folder as a demo's, so that it may be replaced."""
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / MARK).is_file():
+            raise InputError(f"{folder} holds something that the demo did not make; choose another folder")
+        if not force:
+            raise InputError(f"{folder} already holds a demo; pass --force to replace it, or choose another folder")
+    with replacing(folder / MARK) as part:
+        part.write_text(to_json(made_with) + "\n")
+
+
+def _make(
+    folder: Path, world: World, epochs: int, seed: int, on_progress: Callable[[Progress], None] | None
+) -> dict[str, RunReport]:
     log = world.log
     columns = {"user": log.user_ids[log.user_ix], "item": log.item_ids[log.item_ix]}
-    pl.DataFrame(columns).write_parquet(folder / "log.parquet")
+    with replacing(folder / "log.parquet") as part:
+        pl.DataFrame(columns).write_parquet(part)
     split = split_uniform(log, seed=seed)
     artifacts.save_split(split, folder / "split")
     reports = {}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.interactions import Ids
 from counterpop.ledger import Ledger
 
 Strengths = tuple[float, ...]
@@ -35,6 +40,33 @@ class Model:
     ledger: Ledger | None = None
     dials: Dials | None = None
     """None means none: `tune` leaves such a model as it is."""
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The model as named arrays, for a file; see `model_of`."""
+        found: dict[str, NDArray[Any]] = {
+            "user_vectors": self.embeddings.user_vectors,
+            "item_vectors": self.embeddings.item_vectors,
+        }
+        if ledger := self.ledger:
+            counts = np.array([ledger.every, ledger.triples, ledger.scale])
+            found |= {"ledger_items": ledger.items, "ledger_users": ledger.users, "ledger_counts": counts}
+        if dials := self.dials:
+            found |= {"dial_items": np.array(dials.item_strengths), "dial_users": np.array(dials.user_strengths)}
+            if dials.user_direction is not None:
+                found |= {"dial": dials.user_direction}
+        return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def model_of(tensors: Mapping[str, NDArray[Any]], user_ids: Ids, item_ids: Ids) -> Model:
+    """The model that `Model.tensors` gave."""
+    ledger = dials = None
+    if "ledger_items" in tensors:
+        every, triples, scale = tensors["ledger_counts"].tolist()
+        ledger = Ledger(tensors["ledger_items"], tensors["ledger_users"], int(every), int(triples), scale)
+    if "dial_items" in tensors:
+        of_items, of_users = (tuple(tensors[name].tolist()) for name in ("dial_items", "dial_users"))
+        dials = Dials(of_items, of_users, tensors.get("dial"))
+    return Model(Embeddings(tensors["user_vectors"], tensors["item_vectors"], user_ids, item_ids), ledger, dials)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,12 @@ from typing import Any
 from counterpop.adapters.files import read_ids, read_model, read_vectors
 from counterpop.adapters.vectors import Vectors
 from counterpop.adjustment import adjust
-from counterpop.artifacts import check_target, load_adjustment, origin_of, save_adjustment
+from counterpop.artifacts import claimed, load_with_origin, save_adjustment
 from counterpop.debiasing import Debiasing, DebiasSettings, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import InputError
 from counterpop.readers import read_interactions
-from counterpop.reporting import write_debiasing
+from counterpop.reporting import debiasing_page
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ def debias_files(
     holdout: str | Path | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
     write_vectors: bool = False,
+    force: bool = True,
     **settings: Any,
 ) -> Debiasing:
     """Runs `debias` on files and writes the adjustment and its report into the folder `out`.
@@ -63,23 +64,23 @@ def debias_files(
     `columns` are keywords of `read_interactions` for both logs. The folder also records where everything came from, for
     `check_files`.
     """
-    check_target(out, "adjustment")
     chosen = DebiasSettings.of(settings)
-    chosen.report("reading")
-    vectors = sources.read()
-    log = read_interactions(interactions, **columns)
-    later = read_interactions(holdout, **columns) if holdout else None
-    chosen.report("matching vectors and log")
-    found = debias(**vectors, interactions=log, holdout=later, **settings)
-    chosen.report("writing")
-    paths = vars(sources) | {"interactions": interactions}
-    origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
-    origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
-    origin |= {"point": chosen.point, "price": chosen.price}
-    adjusted = adjust(found.embeddings, found) if write_vectors else None
-    own = {name: getattr(chosen, name) for name in ("seed", "item_direction", "user_direction")}
-    save_adjustment(found, out, adjusted, origin | own)
-    write_debiasing(found, Path(out) / "report.html", Path(sources.model or interactions).name)
+    with claimed(out, "adjustment", force):
+        chosen.report("reading")
+        vectors = sources.read()
+        log = read_interactions(interactions, **columns)
+        later = read_interactions(holdout, **columns) if holdout else None
+        chosen.report("matching vectors and log")
+        found = debias(**vectors, interactions=log, holdout=later, **settings)
+        chosen.report("writing")
+        paths = vars(sources) | {"interactions": interactions}
+        origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
+        origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
+        origin |= {"point": chosen.point, "price": chosen.price}
+        adjusted = adjust(found.embeddings, found) if write_vectors else None
+        pages = {"report.html": debiasing_page(found, Path(sources.model or interactions).name)}
+        own = {name: getattr(chosen, name) for name in ("seed", "item_direction", "user_direction")}
+        save_adjustment(found, out, adjusted, origin | own, pages)
     return found
 
 
@@ -95,7 +96,7 @@ def check_files(
 
     Vectors, columns and settings are those it was made with, unless others are given.
     """
-    adjustment, origin = load_adjustment(folder), origin_of(folder)
+    adjustment, origin = load_with_origin(folder)
     if sources is None:
         paths = {field.name: origin.get(field.name) for field in fields(Sources)}
         missing = [path for path in paths.values() if path and not Path(path).exists()]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 from safetensors.numpy import save_file
 
 from counterpop.adjustment import Adjustment, Segments
-from counterpop.artifacts.folder import read_manifest, read_tensors, replaced
+from counterpop.artifacts.folder import Contents, read_folder, replaced
 from counterpop.artifacts.splits import id_column
 from counterpop.debiasing import Debiasing
 from counterpop.embeddings import Embeddings
@@ -23,11 +24,12 @@ def save_adjustment(
     path: str | Path,
     vectors: Embeddings | None = None,
     made_from: Mapping[str, Any] | None = None,
+    pages: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Writes an adjustment: all that a query needs. `vectors` are written as well, with their ids.
 
     A result of `debias` also gets its effect (`effect.json`) and its trade-off (`curve.parquet`). `made_from`
-    records what it was made from, for `origin_of`.
+    records what it was made from, for `origin_of`. `pages` are further texts by file name.
     """
     content = {"tuning": strengths_of(adjustment), "made_from": dict(made_from or {})}
     with replaced(Path(path), "adjustment", content) as folder:
@@ -38,6 +40,8 @@ def save_adjustment(
         if isinstance(adjustment, Debiasing):
             (folder / "effect.json").write_text(to_json(adjustment.to_json(), indent=2) + "\n")
             pl.DataFrame(adjustment.curve()).write_parquet(folder / "curve.parquet")
+        for name, text in pages.items():
+            (folder / name).write_text(text, encoding="utf-8")
         if vectors is not None:
             for name, ids, matrix in (
                 ("users", vectors.user_ids, vectors.user_vectors),
@@ -48,16 +52,16 @@ def save_adjustment(
 
 def load_adjustment(path: str | Path) -> Adjustment:
     """The adjustment of a tuned run folder, or of a folder written by `save_adjustment`, at its tuned strengths."""
-    folder = Path(path)
-    manifest = read_manifest(folder, "adjustment", "run")
-    if not manifest["tuning"]:
-        raise ArtifactError(f"{folder} has not been tuned yet; run `counterpop tune {folder}`")
-    return read_adjustment(folder, manifest["tuning"])
+    return read_folder(path, ("adjustment", "run"), read_adjustment)
 
 
-def origin_of(path: str | Path) -> dict[str, Any]:
-    """What an adjustment was made from, as given to `save_adjustment`; empty if nothing was."""
-    return dict(read_manifest(Path(path), "adjustment", "run").get("made_from", {}))
+def load_with_origin(path: str | Path) -> tuple[Adjustment, dict[str, Any]]:
+    """The same, and what it was made from, as given to `save_adjustment`; empty if nothing was."""
+
+    def make(contents: Contents) -> tuple[Adjustment, dict[str, Any]]:
+        return read_adjustment(contents), dict(contents.manifest.get("made_from", {}))
+
+    return read_folder(path, ("adjustment", "run"), make)
 
 
 def write_directions(adjustment: Adjustment, folder: Path) -> None:
@@ -65,15 +69,19 @@ def write_directions(adjustment: Adjustment, folder: Path) -> None:
     save_file(directions, folder / "adjustment.safetensors")
 
 
-def read_adjustment(folder: Path, tuning: Mapping[str, Any]) -> Adjustment:
-    tensors = read_tensors(folder / "adjustment.safetensors")
-    strengths = tuning["item_strength"], tuning["user_strength"]
+def read_adjustment(contents: Contents) -> Adjustment:
+    tuning = contents.manifest["tuning"]
+    if not tuning:
+        raise ArtifactError(f"{contents.folder} has not been tuned yet; run `counterpop tune {contents.folder}`")
+    tensors = contents.tensors("adjustment.safetensors")
+    strengths = float(tuning["item_strength"]), float(tuning["user_strength"])
     segments = None
     if saved := tuning.get("segments"):
         pairs = tuple((item, user) for item, user in saved["strengths"])
         segments = Segments(saved["by"], tuple(saved["bounds"]), pairs)
-    return Adjustment(tensors["item_direction"], tensors["user_direction"], *strengths, segments)
+    lean = tuning.get("lean", 0.0)  # folders written before it existed have none
+    return Adjustment(tensors["item_direction"], tensors["user_direction"], *strengths, segments, lean)
 
 
 def strengths_of(adjustment: Adjustment) -> dict[str, Any]:
-    return {name: getattr(adjustment, name) for name in ("item_strength", "user_strength", "segments")}
+    return {name: getattr(adjustment, name) for name in ("item_strength", "user_strength", "segments", "lean")}

@@ -1,44 +1,61 @@
-"""How every folder is written and read: in one step, with a checksum of each file.
+"""How every folder is written and read: in one step, by one writer, with a checksum of each file.
 
-A folder has a `manifest.json` with its kind, format, versions and checksums. It is written under a temporary name
-and moved into place at the end, so a crash leaves the old folder intact. Files are safetensors, JSON and parquet,
-never pickle.
+A folder has a `manifest.json` with its kind, format, versions, and checksums of every file and of itself. It is written
+under a temporary name and moved into place at the end, so a crash leaves the old folder intact. A reader takes only
+bytes whose checksum is in the manifest it has read, so it gets one version even while another is written. Files are
+safetensors, JSON and parquet, never pickle.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
+import io
 import json
 import os
 import platform
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
+import polars as pl
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 
 from counterpop import __version__
 from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, InputError
+from counterpop.locks import locked
+from counterpop.outputs import flush, temporary
 
-FORMAT = 2  # since 2 a model has its dials in its file; format 1 is still read
+FORMAT = 3  # since 2 a model has its dials in its file, since 3 a manifest has its own checksum; 1 and 2 are still read
 MANIFEST = "manifest.json"
 TEST = "test.parquet"  # opened only by `load_split`
+ATTEMPTS = 20  # at reading a folder that is replaced at the same time
 _REQUIRED = {"split": ["split"], "run": ["settings", "tuning"], "adjustment": ["tuning"]}
 _RENAME_EXCHANGE = 2  # flag of Linux's renameat2: swap two folders in one step
 _AT_FDCWD = -100
+_FICLONE = 0x40049409  # Linux's ioctl for a copy that shares its blocks until one of the two is changed
+_LIBRARIES = (SafetensorError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+_GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_DAMAGE = (*_LIBRARIES, *_GONE, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+T = TypeVar("T")
 
 
-def check_target(path: str | Path, kind: str) -> None:
-    """Raises `InputError` if writing a folder of this kind to `path` would overwrite anything else."""
+def check_target(path: str | Path, kind: str, force: bool = True) -> None:
+    """Raises `InputError` if writing a folder of this kind to `path` would overwrite anything else.
+
+    Without `force`, a folder of the same kind is not overwritten either.
+    """
     target = Path(path)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
@@ -46,68 +63,87 @@ def check_target(path: str | Path, kind: str) -> None:
     if (target / MANIFEST).is_file():
         try:
             content = f"a {json.loads((target / MANIFEST).read_text())['kind']}"
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             content = "a damaged manifest"
     if content != f"a {kind}":
         raise InputError(f"{target} holds {content}, which is not overwritten; choose another folder")
+    if not force:
+        raise InputError(f"{target} already exists; pass --force to replace it, or choose another folder")
+
+
+@contextmanager
+def claimed(path: str | Path, kind: str, force: bool = True) -> Iterator[None]:
+    """The only right to write a folder, before the work for it begins; see `check_target` and `locked`."""
+    check_target(path, kind, force)
+    with locked(path):
+        yield
 
 
 @contextmanager
 def replaced(
-    path: Path, kind: str, content: Mapping[str, Any], linked: Mapping[str, str] | None = None
+    path: Path, kind: str, content: Mapping[str, Any], known: Mapping[str, str] | None = None
 ) -> Iterator[Path]:
     """A temporary folder to fill; on exit it gets its manifest and takes the place of `path`.
 
-    `linked` has the checksums of files that are linked from elsewhere. Files in the old folder that are not ours
-    are kept, outside the manifest.
+    `content` goes into the manifest; `known` has checksums that need not be computed again. Both are taken as they are
+    on exit. Files in the old folder that are not ours are kept, outside the manifest.
     """
-    path, linked = path.resolve(), dict(linked or {})  # resolved: a link stays and its target is replaced
-    check_target(path, kind)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
-        yield new
-        own = [file for file in sorted(new.rglob("*")) if file.is_file()]
-        names = [str(file.relative_to(new)) for file in own]
-        libraries = {name: version(name) for name in ("numpy", "numba", "polars")}
-        manifest = {
-            "kind": kind,
-            "format": FORMAT,
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": {"python": platform.python_version(), "counterpop": __version__, **libraries},
-            **content,
-            "files": {name: checksum(new / name) for name in names if name not in linked} | linked,
-        }
-        (new / MANIFEST).write_text(to_json(manifest, indent=2) + "\n")
-        _keep_foreign_files(path, new)
-        new.chmod(0o755)  # mkdtemp and safetensors allow only the owner
-        for file in [*own, new / MANIFEST, new]:
-            if file.is_file():
-                file.chmod(0o644)
-            _flush(file)
-        _take_place(new, path)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    path = path.resolve()  # a link stays and its target is replaced
+    with locked(path):
+        check_target(path, kind)
+        with temporary(path, folder=True) as new:
+            yield new
+            own = {file.relative_to(new).as_posix(): file for file in sorted(new.rglob("*")) if file.is_file()}
+            checksums = known or {}
+            libraries = {name: version(name) for name in ("numpy", "numba", "polars")}
+            manifest = {
+                "kind": kind,
+                "format": FORMAT,
+                "written": datetime.now(UTC).isoformat(timespec="seconds"),
+                "versions": {"python": platform.python_version(), "counterpop": __version__, **libraries},
+                **content,
+                "files": {name: checksums.get(name) or checksum(file) for name, file in own.items()},
+            }
+            (new / MANIFEST).write_text(to_json(manifest | {"checksum": _seal(manifest)}, indent=2) + "\n")
+            mode = new.stat().st_mode & 0o666  # what the umask allows; safetensors allows only the owner
+            for file in own.values():
+                file.chmod(mode)
+            _keep_foreign_files(path, new)
+            for part in [*new.rglob("*"), new]:
+                if not part.is_symlink():
+                    flush(part)
+            _take_place(new, path)
+            flush(path.parent)
 
 
 def _keep_foreign_files(old: Path, new: Path) -> None:
-    """Links files that are not in the old folder's manifest into the new folder."""
-    if not (old / MANIFEST).is_file():
-        return
-    ours = json.loads((old / MANIFEST).read_text()).get("files", {}).keys() | {MANIFEST}
-    for file in sorted(old.rglob("*")):
-        name = file.relative_to(old)
-        if file.is_file() and str(name) not in ours and not (new / name).exists():
-            link_files(old, new, [str(name)])
-
-
-def _flush(path: Path) -> None:
-    """Waits until a file or folder is on disk, so that it survives a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Takes files that are not in the old folder's manifest over into the new folder."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        ours = json.loads((old / MANIFEST).read_text()).get("files", {}).keys() | {MANIFEST}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return
+    foreign = [file for file in sorted(old.rglob("*")) if file.is_symlink() or file.is_file()]
+    names = [file.relative_to(old).as_posix() for file in foreign]
+    carry_files(old, new, [name for name in names if name not in ours and not (new / name).exists()])
+
+
+def carry_files(old: Path, new: Path, names: Iterable[str]) -> None:
+    """Links files of a folder into its next version. The old one is removed, so no two folders ever share a file."""
+    for name in names:
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(old / name, new / name, follow_symlinks=False)
+        except OSError:  # a file system without links
+            shutil.copy2(old / name, new / name, follow_symlinks=False)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copies a file to where there is none; the two share their blocks where the file system can do that."""
+    with source.open("rb") as old, target.open("xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+        except OSError:
+            shutil.copyfileobj(old, new, 1 << 20)
 
 
 def _take_place(new: Path, path: Path) -> None:
@@ -118,7 +154,7 @@ def _take_place(new: Path, path: Path) -> None:
         paths = os.fsencode(new), os.fsencode(path)
         if exchange and exchange(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
             return
-        old = new.with_name(new.name + "-old")  # without an exchange, the old folder is intact under this name
+        old = path.with_name(f".{path.name}-old")  # without an exchange, the old folder is intact under this name
         path.rename(old)
         new.rename(path)
         old.rename(new)
@@ -126,53 +162,129 @@ def _take_place(new: Path, path: Path) -> None:
         new.rename(path)
 
 
-def read_manifest(folder: Path, *kinds: str, without: str | None = None) -> dict[str, Any]:
-    """The manifest, after checking kind, format and every checksum (except of files called `without`)."""
-    needed = " or ".join(kinds)
-    if not (folder / MANIFEST).is_file():
-        article = "an" if needed.startswith("a") else "a"
-        raise ArtifactError(f"{folder} is not {article} {needed} folder: it has no {MANIFEST}")
+@dataclass(frozen=True)
+class Contents:
+    """A folder as one manifest describes it."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the manifest lists a file; `ArtifactError` if the folder has one by this name that is not listed."""
+        if name not in self.manifest["files"] and (self.folder / name).exists():
+            raise ArtifactError(f"{self.folder} is damaged: {name} is not in its manifest; create the folder again")
+        return name in self.manifest["files"]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a listed file, once their checksum is right."""
+        path = self.folder / name
+        try:
+            if not stat.S_ISREG(path.lstat().st_mode) or not path.resolve().is_relative_to(self.folder.resolve()):
+                raise ArtifactError(f"{self.folder} is damaged: {name} is not a regular file; create the folder again")
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise ArtifactError(f"{self.folder} is damaged: {name} is missing; create the folder again") from None
+        if _checksum(data) != self.manifest["files"][name]:
+            raise ArtifactError(f"{self.folder} is damaged: {name} was changed after writing; create the folder again")
+        return data
+
+    def tensors(self, name: str) -> dict[str, NDArray[Any]]:
+        return dict(load(self.read(name)))
+
+    def table(self, name: str) -> pl.DataFrame:
+        return pl.read_parquet(io.BytesIO(self.read(name)))
+
+    def inner(self, name: str, kind: str) -> Contents:
+        """A folder inside this one, whose manifest this one's vouches for."""
+        data = self.read(f"{name}/{MANIFEST}")
+        return Contents(self.folder / name, _parse(data, self.folder / name, (kind,)))
+
+
+def read_folder(path: str | Path, kinds: tuple[str, ...], make: Callable[[Contents], T]) -> T:
+    """What `make` makes of a folder; again if the folder was replaced meanwhile."""
+    folder = Path(path)
+    for _ in range(ATTEMPTS):
+        before = _manifest_bytes(folder, kinds)
+        try:
+            return make(Contents(folder, _parse(before, folder, kinds)))
+        except (ArtifactError, *_DAMAGE) as error:
+            if _manifest_bytes(folder, kinds) != before:
+                continue
+            if isinstance(error, ArtifactError):
+                raise
+            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            raise ArtifactError(f"{folder} is damaged ({reason}); create the folder again") from error
+    raise ArtifactError(f"{folder} was replaced {ATTEMPTS} times while it was read; try again later")
+
+
+def same_version(path: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether a folder still is the one with this manifest."""
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-        kind, written_format, files = manifest["kind"], int(manifest["format"]), dict(manifest["files"])
-        _ = [manifest[key] for key in _REQUIRED[kind]] if written_format <= FORMAT and kind in _REQUIRED else []
-    except (ValueError, KeyError, TypeError):
-        raise ArtifactError(f"{folder / MANIFEST} is damaged; create the folder again") from None
+        return bool(json.loads((path / MANIFEST).read_bytes()) == manifest)
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _manifest_bytes(folder: Path, kinds: tuple[str, ...]) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        needed = " or ".join(kinds)
+        article = "an" if needed.startswith("a") else "a"
+        raise ArtifactError(f"{folder} is not {article} {needed} folder: it has no {MANIFEST}") from None
+
+
+def _parse(data: bytes, folder: Path, kinds: tuple[str, ...]) -> dict[str, Any]:
+    """The manifest, after checking its checksum, kind, format and the names of its files."""
+    damaged = ArtifactError(f"{folder / MANIFEST} is damaged; create the folder again")
+    try:
+        manifest: dict[str, Any] = json.loads(data, parse_constant=_refuse_constant)
+        kind, written_format, files = manifest["kind"], manifest["format"], dict(manifest["files"])
+        if type(written_format) is not int or written_format < 1 or not isinstance(kind, str):
+            raise damaged
+        if written_format <= FORMAT:
+            _ = [manifest[key] for key in _REQUIRED.get(kind, [])]
+            seal = manifest.get("checksum", None if written_format < 3 else "")
+            rest = {key: value for key, value in manifest.items() if key != "checksum"}
+            if seal is not None and seal != _seal(rest):
+                raise damaged
+            if not all(_is_inside(name) and isinstance(checksum, str) for name, checksum in files.items()):
+                raise ArtifactError(f"{folder / MANIFEST} lists files outside its folder; create the folder again")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise damaged from None
     if written_format > FORMAT:
         raise ArtifactError(
             f"{folder} has format {written_format}, newer than this version's {FORMAT}; upgrade counterpop"
         )
     if kind not in kinds:
-        raise ArtifactError(f"{folder} is a {kind} folder, but a {needed} folder is needed here")
-    for name, expected in files.items():
-        if Path(name).name == without:
-            continue
-        if not (folder / name).is_file():
-            raise ArtifactError(f"{folder} is damaged: {name} is missing; create the folder again")
-        if checksum(folder / name) != expected:
-            raise ArtifactError(f"{folder} is damaged: {name} was changed after writing; create the folder again")
+        raise ArtifactError(f"{folder} is a {kind} folder, but a {' or '.join(kinds)} folder is needed here")
     return manifest
+
+
+def _is_inside(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return (
+        bool(parts)
+        and not name.startswith("/")
+        and ".." not in parts
+        and name == "/".join(parts) != MANIFEST
+        and "\0" not in name
+    )
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+    return _checksum(to_json(manifest, sort_keys=True).encode())
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def checksum(path: Path) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def link_files(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Links those of the named files that exist into another folder; copies them if the file system has no links."""
-    for name in names:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        if (source / name).is_file():
-            try:
-                os.link(source / name, target / name)
-            except OSError:
-                shutil.copy2(source / name, target / name)
-
-
-def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError) as error:
-        raise ArtifactError(f"{path} cannot be read ({error}); create the folder again") from None

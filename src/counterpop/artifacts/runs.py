@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +19,29 @@ from safetensors.numpy import save_file
 from counterpop.adjustment import Adjustment
 from counterpop.artifacts.adjustments import read_adjustment, strengths_of, write_directions
 from counterpop.artifacts.documents import Subject
-from counterpop.artifacts.folder import MANIFEST, TEST, link_files, read_manifest, read_tensors, replaced
-from counterpop.artifacts.splits import load_development, load_split, read_ids, save_split, split_folder
+from counterpop.artifacts.folder import (
+    MANIFEST,
+    TEST,
+    Contents,
+    carry_files,
+    check_target,
+    checksum,
+    copy_file,
+    read_folder,
+    replaced,
+    same_version,
+)
+from counterpop.artifacts.splits import read_development, read_split, save_split, split_of
 from counterpop.auditing import audit_model
 from counterpop.directions import find_directions
-from counterpop.embeddings import Embeddings, FloatArray
+from counterpop.embeddings import FloatArray
+from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, CounterpopWarning
 from counterpop.evaluation import On
 from counterpop.interactions import Ids, Interactions
-from counterpop.ledger import Ledger
 from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
-from counterpop.runs import Dials, Model, Run
+from counterpop.runs import Dials, Model, Run, model_of
 from counterpop.splits import Development, Split
 from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
@@ -36,10 +51,12 @@ TOLD = ("item_strength", "user_strength", "point", "target", "sentence", "drawn"
 
 @dataclass(frozen=True, eq=False)
 class SavedRun:
-    """The content of a run folder, except its split (see `load_split`, `load_development`)."""
+    """The content of a run folder, except its test part (see `load_tested`)."""
 
     path: Path
     run: Run
+    known: Development
+    """What it was trained and tuned on."""
     manifest: Mapping[str, Any]
     adjustment: Adjustment | None = None
     """The final model's, if the run has been tuned."""
@@ -67,7 +84,7 @@ class SavedRun:
             by = tuning.get("item_direction"), tuning.get("user_direction")
             directions = find_directions(model, self.trained_on(known, on), *by)
             strengths = tuning.get("item_strength", 0.0), tuning.get("user_strength", 0.0)
-            adjustment = Adjustment(directions.item, directions.user, *strengths)
+            adjustment = Adjustment(directions.item, directions.user, *strengths, lean=tuning.get("lean", 0.0))
         return Recommender(
             **vars(adjustment),
             embeddings=model.embeddings,
@@ -79,7 +96,8 @@ class SavedRun:
 
 def load(path: str | Path) -> Recommender:
     """The final model of a run folder at its tuned strengths; lists leave out train and validation items."""
-    return load_run(path).recommender(load_development(path))
+    saved = load_run(path)
+    return saved.recommender(saved.known)
 
 
 def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) -> Subject:
@@ -88,10 +106,10 @@ def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) 
     Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
     what `recommend` leaves out.
     """
-    saved, split = load_run(path), load_split(path)
+    saved, split = load_tested(path)
     model = saved.recommender(split.development)
     models = {"as trained": model.with_strengths(0.0, 0.0)}
-    if model.item_strength or model.user_strength:
+    if model.item_strength or model.user_strength or model.lean:
         models["adjusted"] = model
     log = saved.trained_on(split.development)
     more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
@@ -102,54 +120,86 @@ def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) 
     return Subject(audits, [*models][-1:], log, {"run": [str(path)]}, facts, models, "as trained")
 
 
-def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
-    """Writes a run folder with its split inside, linked instead of copied if the file system allows it."""
-    linked: dict[str, str] = {}
-    source = None if isinstance(split, Split) else split_folder(Path(split))
-    if source is not None:
-        files = read_manifest(source, "split", without=TEST)["files"]
-        linked = {f"split/{name}": checksum for name, checksum in files.items()}
-    with replaced(Path(path), "run", {"settings": run.settings, "tuning": None}, linked) as folder:
+@contextmanager
+def begin_run(
+    path: str | Path, split: str | Path | Split, force: bool = True
+) -> Iterator[tuple[Development, Callable[[Run], None]]]:
+    """What to train on, and a function that takes the run; the folder takes its place on exit.
+
+    Until then nobody else can write it. The split is copied first, so a folder that cannot be written, a full disk or
+    a damaged split is found before any training. If writing still fails, the run is kept in the folder for temporary
+    files, and the error says where.
+    """
+    check_target(path, "run", force)
+    trained: list[Run] = []
+    try:
+        with _new_run(Path(path), split, trained) as known:
+            yield known, trained.append
+    except OSError as error:
+        if not trained:
+            raise
+        kept = Path(tempfile.mkdtemp(prefix="counterpop-"))
+        try:
+            with _new_run(kept / "run", split, trained):
+                pass
+        except OSError:
+            shutil.rmtree(kept, ignore_errors=True)
+            raise error from None
+        reason = error.strerror or str(error)
+        raise ArtifactError(f"{path} could not be written ({reason}); the run was kept in {kept / 'run'}") from error
+
+
+@contextmanager
+def _new_run(path: Path, split: str | Path | Split, trained: Sequence[Run]) -> Iterator[Development]:
+    content: dict[str, Any] = {}
+    checksums: dict[str, str] = {}
+    with replaced(path, "run", content, checksums) as folder:
         if isinstance(split, Split):
             save_split(split, folder / "split")
-        elif source is not None:
-            link_files(source, folder / "split", [MANIFEST, *files])
-        for name, model in (("model", run.model), ("refit", run.refit)):
-            if model is not None:
-                _write_model(model, folder / f"{name}.safetensors")
-        pl.DataFrame(list(run.history), infer_schema_length=None).write_parquet(folder / "history.parquet")
+            yield split.development
+        else:
+            yield read_folder(split, ("split", "run"), partial(_copy_split, folder / "split", checksums))
+        content |= {"settings": trained[-1].settings, "tuning": None}
+        _write_run(trained[-1], folder)
+
+
+def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
+    """Writes a run folder with its split inside."""
+    with begin_run(path, split) as (_, fill):
+        fill(run)
 
 
 def load_run(path: str | Path) -> SavedRun:
     """The run in a folder, with its adjustment and grid if it has been tuned."""
-    folder = Path(path)
-    manifest = read_manifest(folder, "run", without=TEST)
-    users, items = (read_ids(folder / "split", name) for name in ("users", "items"))
-    method = manifest["settings"].get("method") if manifest["format"] == 1 else None
-    models = {
-        name: _read_model(folder / f"{name}.safetensors", users, items, method)
-        for name in ("model", "refit")
-        if f"{name}.safetensors" in manifest["files"]
-    }
-    if "model" not in models:
-        raise ArtifactError(f"{folder} has no model; train it again")
-    history = pl.read_parquet(folder / "history.parquet").to_dicts()
-    measured = tuple({key: value for key, value in entry.items() if value is not None} for entry in history)
-    run = Run(models["model"], models.get("refit"), manifest["settings"], measured)
-    if not manifest["tuning"]:
-        return SavedRun(folder, run, manifest)
-    adjustment = read_adjustment(folder, manifest["tuning"])
-    return SavedRun(folder, run, manifest, adjustment, _read_grid(folder / "grid.parquet", manifest["tuning"]))
+    return read_folder(path, ("run",), partial(_read_run, Path(path)))
 
 
-def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
-    """Writes an adjustment and the grid it was chosen from into a run folder; `chosen` records how."""
-    folder = Path(path)
-    manifest = read_manifest(folder, "run", without=TEST)
+def is_interrupted(path: str | Path) -> bool:
+    """Whether a folder holds the best model of a training that was stopped."""
+    if not (Path(path) / MANIFEST).is_file():
+        return False
+    return read_folder(path, ("run",), lambda contents: "interrupted" in contents.manifest["settings"])
+
+
+def load_tested(path: str | Path) -> tuple[SavedRun, Split]:
+    """The run in a folder, and its split with the test part."""
+    return read_folder(path, ("run",), lambda contents: (_read_run(Path(path), contents), read_split(contents)))
+
+
+def save_tuning(run: str | Path | SavedRun, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
+    """Writes an adjustment and the grid it was chosen from into a run folder; `chosen` records how.
+
+    A `SavedRun` must still be what the folder holds; otherwise this raises `ArtifactError`.
+    """
+    saved = run if isinstance(run, SavedRun) else load_run(run)
+    path, manifest = saved.path.resolve(), saved.manifest
     tuning = strengths_of(adjustment) | {"users": grid.users, "looked_at": grid.looked_at} | dict(chosen)
+    content = {"settings": manifest["settings"], "tuning": tuning}
     kept = {n: c for n, c in manifest["files"].items() if n not in ("grid.parquet", "adjustment.safetensors")}
-    with replaced(folder, "run", {"settings": manifest["settings"], "tuning": tuning}, kept) as new:
-        link_files(folder, new, kept)
+    with replaced(path, "run", content, kept) as new:
+        if not same_version(path, manifest):
+            raise ArtifactError(f"{path} was replaced by another run since it was loaded; tune it again")
+        carry_files(path, new, [name for name in kept if Path(name).name != TEST or (path / name).is_file()])
         a, b = np.meshgrid(grid.item_strengths, grid.user_strengths, indexing="ij")
         columns = {"item_strength": a, "user_strength": b, **grid.values}
         table = pl.DataFrame({name: value.ravel() for name, value in columns.items()})
@@ -157,39 +207,66 @@ def save_tuning(path: str | Path, adjustment: Adjustment, grid: Grid, chosen: Ma
         write_directions(adjustment, new)
 
 
-def _read_grid(path: Path, tuning: Mapping[str, Any]) -> Grid:
-    table = pl.read_parquet(path)
+def _copy_split(target: Path, known: dict[str, str], contents: Contents) -> Development:
+    """Copies a split, whose test part may be missing, and adds its checksums to `known`; returns it without test."""
+    contents = split_of(contents)
+    shutil.rmtree(target, ignore_errors=True)  # of an attempt before, if the split was replaced meanwhile
+    target.mkdir()
+    for name, expected in contents.manifest["files"].items():
+        if name == TEST and not (contents.folder / name).exists():
+            continue
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        copy_file(contents.folder / name, target / name)
+        if checksum(target / name) != expected:
+            raise ArtifactError(f"{contents.folder} is damaged: {name} was changed after writing; make the split again")
+        known[f"split/{name}"] = expected
+    (target / MANIFEST).write_text(to_json(contents.manifest, indent=2) + "\n")
+    return read_development(Contents(target, contents.manifest))
+
+
+def _write_run(run: Run, folder: Path) -> None:
+    for name, model in (("model", run.model), ("refit", run.refit)):
+        if model is not None:
+            _write_model(model, folder / f"{name}.safetensors")
+    pl.DataFrame(list(run.history), infer_schema_length=None).write_parquet(folder / "history.parquet")
+
+
+def _read_run(path: Path, contents: Contents) -> SavedRun:
+    known, manifest = read_development(contents), contents.manifest
+    ids = known.train.user_ids, known.train.item_ids
+    method = manifest["settings"].get("method") if manifest["format"] == 1 else None
+    models = {
+        name: _read_model(contents.tensors(f"{name}.safetensors"), *ids, method)
+        for name in ("model", "refit")
+        if f"{name}.safetensors" in contents
+    }
+    if "model" not in models:
+        raise ArtifactError(f"{path} has no model; train it again")
+    history = contents.table("history.parquet").to_dicts()
+    measured = tuple({key: value for key, value in entry.items() if value is not None} for entry in history)
+    run = Run(models["model"], models.get("refit"), manifest["settings"], measured)
+    if not manifest["tuning"]:
+        return SavedRun(path, run, known, manifest)
+    grid = _read_grid(contents.table("grid.parquet"), manifest["tuning"])
+    return SavedRun(path, run, known, manifest, read_adjustment(contents), grid)
+
+
+def _read_grid(table: pl.DataFrame, tuning: Mapping[str, Any]) -> Grid:
     a, b = (tuple(table[name].unique(maintain_order=True).to_list()) for name in ("item_strength", "user_strength"))
     values = {name: table[name].to_numpy().reshape(len(a), len(b)) for name in table.columns[2:]}
     return Grid(a, b, values, tuning["users"], tuning["looked_at"])
 
 
 def _write_model(model: Model, path: Path) -> None:
-    tensors = {"user_vectors": model.embeddings.user_vectors, "item_vectors": model.embeddings.item_vectors}
-    if ledger := model.ledger:
-        counts = np.array([ledger.every, ledger.triples, ledger.scale])
-        tensors |= {"ledger_items": ledger.items, "ledger_users": ledger.users, "ledger_counts": counts}
-    if dials := model.dials:
-        tensors |= {"dial_items": np.array(dials.item_strengths), "dial_users": np.array(dials.user_strengths)}
-        if dials.user_direction is not None:
-            tensors |= {"dial": dials.user_direction}
-    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
+    save_file(model.tensors(), path)
 
 
-def _read_model(path: Path, users: Ids, items: Ids, method: str | None) -> Model:
+def _read_model(tensors: Mapping[str, Any], users: Ids, items: Ids, method: str | None) -> Model:
     """The model in a file; `method` is given for format 1, where a file may lack the grids of its dials."""
-    tensors = read_tensors(path)
-    vectors = Embeddings(tensors["user_vectors"], tensors["item_vectors"], users, items)
-    ledger = dials = None
-    if "ledger_items" in tensors:
-        every, triples, scale = tensors["ledger_counts"].tolist()
-        ledger = Ledger(tensors["ledger_items"], tensors["ledger_users"], int(every), int(triples), scale)
-    if "dial_items" in tensors:
-        of_items, of_users = (tuple(tensors[name].tolist()) for name in ("dial_items", "dial_users"))
-        dials = Dials(of_items, of_users, tensors.get("dial"))
-    elif method is not None:
-        dials = _dials_of(method, tensors.get("dial"))
-    return Model(vectors, ledger, dials)
+    model = model_of(tensors, users, items)
+    if model.dials is None and method is not None:
+        return replace(model, dials=_dials_of(method, tensors.get("dial")))
+    return model
 
 
 def _dials_of(method: str, direction: FloatArray | None) -> Dials | None:

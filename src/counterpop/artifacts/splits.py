@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from counterpop.artifacts.folder import MANIFEST, TEST, read_manifest, replaced
+from counterpop.artifacts.folder import Contents, read_folder, replaced
 from counterpop.errors import ArtifactError
 from counterpop.interactions import Ids, Interactions
 from counterpop.splits import Development, Split, SplitManifest
@@ -37,50 +36,55 @@ def save_split(split: Split, path: str | Path) -> None:
 
 def load_development(path: str | Path) -> Development:
     """Train and validation of a split folder, or of the split inside a run folder; test is not opened."""
-    folder = split_folder(Path(path))
-    return _read_development(folder, read_manifest(folder, "split", without=TEST))
+    return read_folder(path, ("split", "run"), read_development)
 
 
 def load_split(path: str | Path) -> Split:
     """The whole split of a split folder, or of the split inside a run folder."""
-    folder = split_folder(Path(path))
-    manifest = read_manifest(folder, "split")
-    known = _read_development(folder, manifest)
-    test = _read_part(folder, "test", known.train.user_ids, known.train.item_ids)[0]
+    return read_folder(path, ("split", "run"), read_split)
+
+
+def read_split(contents: Contents) -> Split:
+    contents = split_of(contents)
+    known = read_development(contents)
+    test = _read_part(contents, "test", known.train.user_ids, known.train.item_ids)[0]
     if test is None:
-        raise ArtifactError(f"{folder} has no test part; make the split again")
-    return Split(known, test, SplitManifest(**manifest["split"]))
+        raise ArtifactError(f"{contents.folder} has no test part; make the split again")
+    return Split(known, test, SplitManifest(**contents.manifest["split"]))
 
 
-def split_folder(path: Path) -> Path:
-    """The split folder itself, or the one inside a run folder."""
-    return path / "split" if (path / "split" / MANIFEST).is_file() else path
+def split_of(contents: Contents) -> Contents:
+    """The split itself, or the one inside a run."""
+    return contents if contents.manifest["kind"] == "split" else contents.inner("split", "split")
 
 
 def id_column(ids: Ids) -> Any:
     return ids.tolist() if ids.dtype == object else ids
 
 
-def read_ids(folder: Path, name: str) -> Ids:
-    ids = pl.read_parquet(folder / f"{name}.parquet")["id"]
+def read_ids(contents: Contents, name: str) -> Ids:
+    ids = contents.table(f"{name}.parquet")["id"]
     return np.array(ids.to_list(), dtype=object) if ids.dtype == pl.String else ids.to_numpy()
 
 
-def _read_development(folder: Path, manifest: Mapping[str, Any]) -> Development:
-    users, items = read_ids(folder, "users"), read_ids(folder, "items")
+def read_development(contents: Contents) -> Development:
+    contents = split_of(contents)
+    users, items = read_ids(contents, "users"), read_ids(contents, "items")
     (train, intervened), (valid, _), (ordinary, _) = (
-        _read_part(folder, name, users, items) for name in ("train", "valid", "ordinary")
+        _read_part(contents, name, users, items) for name in ("train", "valid", "ordinary")
     )
     if train is None or valid is None:
-        raise ArtifactError(f"{folder} has no train or no validation part; make the split again")
-    return Development(train, valid, intervened, ordinary, SplitManifest(**manifest["split"]).drawn)
+        raise ArtifactError(f"{contents.folder} has no train or no validation part; make the split again")
+    return Development(train, valid, intervened, ordinary, SplitManifest(**contents.manifest["split"]).drawn)
 
 
-def _read_part(folder: Path, name: str, users: Ids, items: Ids) -> tuple[Interactions | None, NDArray[np.bool_] | None]:
+def _read_part(
+    contents: Contents, name: str, users: Ids, items: Ids
+) -> tuple[Interactions | None, NDArray[np.bool_] | None]:
     """One part and, if it has one, the column that marks intervened rows."""
-    if not (folder / f"{name}.parquet").exists():
+    if f"{name}.parquet" not in contents:
         return None, None
-    table = pl.read_parquet(folder / f"{name}.parquet")
+    table = contents.table(f"{name}.parquet")
     columns = {column: table[column].to_numpy() for column in table.columns}
     log = Interactions(
         columns["user_ix"], columns["item_ix"], users, items, columns.get("time"), weight=columns.get("weight")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from counterpop.auditing.definitions import CLASSES, DEFINITIONS
 from counterpop.auditing.grades import THRESHOLDS
 from counterpop.metrics.popularity import jensen_shannon, mean_by_rank, popularity_classes, popularity_groups
+from counterpop.outputs import replacing
 
 if TYPE_CHECKING:
     from counterpop.auditing.result import Audit
@@ -76,7 +77,6 @@ def category_tables(audit: Audit) -> dict[str, dict[str, Any]]:
 
 def write_tables(audits: Mapping[str, Audit], folder: Path) -> list[Path]:
     """Writes every table of the audits as CSV into the folder; a first column names the lists. Returns the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     makers: dict[str, Callable[[Audit], Any]] = {
         "measures": _measures,
@@ -102,7 +102,8 @@ def write_tables(audits: Mapping[str, Audit], folder: Path) -> list[Path]:
                 frames.append(frame.select(pl.lit(lists).alias("audit"), pl.all()))
         if frames:
             written.append(folder / f"{name}.csv")
-            pl.concat(frames, how="diagonal_relaxed").write_csv(written[-1])
+            with replacing(written[-1]) as part:
+                pl.concat(frames, how="diagonal_relaxed").write_csv(part)
     return written
 
 

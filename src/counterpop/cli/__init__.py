@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -74,12 +77,18 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     @click.option("--debug", is_flag=True, help="Show the traceback if the command fails.")
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
+        _check_numbers(kwargs)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up, unlike the default
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", CounterpopWarning)
                 warnings.showwarning = _show_note
                 result = function(*args, quiet=as_json, **kwargs)
             text = to_json(result) if as_json else ""
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            sys.exit(130)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except (CounterpopError, OSError, MemoryError) as error:
@@ -102,6 +111,15 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             sys.exit(result["exit_code"])
 
     return command
+
+
+def _check_numbers(options: Mapping[str, Any]) -> None:
+    """Raises `click.UsageError` for NaN and infinity, which no option means; `click.FloatRange` lets NaN through."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            _check_numbers(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise click.UsageError(f"--{name.replace('_', '-')} must be a finite number, got {value}")
 
 
 def _show_note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -19,6 +19,7 @@ from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_o
 from counterpop.cli.progress import console, output, working
 from counterpop.encoding import to_json
 from counterpop.errors import InputError
+from counterpop.outputs import check_writable
 from counterpop.readers import LabelSources, read_interactions
 from counterpop.reporting import audit_table, changes_table, write_audit, write_page
 
@@ -130,6 +131,9 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
     and as adjusted, for all users of its train part.
     """
     _check_usage(runs, options)
+    for name in ("html", "out", "junit"):
+        if options[name]:
+            check_writable(options[name])
     rules, stated = options["fail_if"], read_statements(options["declared"]) if options["declared"] else {}
     with working("reading and measuring"):
         subject = _audit(runs, options)
@@ -194,8 +198,6 @@ def _write(
 ) -> dict[str, Any]:
     """Writes the page, the tables, the document and the XML that were asked for; returns their paths."""
     paths = {name: options[name] for name in ("html", "csv", "out", "junit") if options[name]}
-    for path in paths.values():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
     if "html" in paths:
         write_audit(subject.audits, Path(paths["html"]), document=document)
     if "junit" in paths:

@@ -13,6 +13,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import (
     direction_options,
     floor_option,
+    force_option,
     k_option,
     log_options,
     point_option,
@@ -62,6 +63,7 @@ Does it still fit?
 )
 @seed_option(help="Seed of all random draws.")
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
+@force_option()
 @shell
 def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
     """Debias vectors trained by any other model.
@@ -89,7 +91,7 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
         if not quiet:
             _print_debiasing(found, out)
         return {"out": out, **found.to_json()}
-    if options["holdout"] or options["write_vectors"]:
+    if options["holdout"] or options["write_vectors"] or options["force"]:
         raise click.UsageError("--check takes the new log as --interactions, and writes nothing")
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source(name) != ParameterSource.DEFAULT}

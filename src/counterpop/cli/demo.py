@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import seed_option
+from counterpop.cli.options import force_option, seed_option
 from counterpop.cli.progress import output, training_progress
 from counterpop.demo import make_demo
 from counterpop.reporting import comparison_table, gain_and_price
@@ -21,8 +21,9 @@ from counterpop.reporting import comparison_table, gain_and_price
 @click.option("--items", type=click.IntRange(min=100), default=1000, show_default=True, help="Items in the world.")
 @click.option("--epochs", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum number of epochs.")
 @seed_option(help="Seed of the world, the split and training.")
+@force_option(help="Replace the demo in the folder, if there is one.")
 @shell
-def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: bool) -> dict[str, Any]:
+def command(out: str, users: int, items: int, epochs: int, seed: int, force: bool, quiet: bool) -> dict[str, Any]:
     """Run everything on a synthetic world whose users' true taste is known.
 
     Draws a log in which popular items are over-exposed. Trains a plain model and one with the gradient method, tunes
@@ -30,7 +31,7 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, quiet: boo
     Writes DIR/report.html, DIR/audit.html, DIR/run and DIR/baseline.
     """
     with nullcontext() if quiet else training_progress() as show:
-        reports = make_demo(out, users, items, epochs, seed, on_progress=show)
+        reports = make_demo(out, users, items, epochs, seed, force=force, on_progress=show)
     if not quiet:
         output.print(comparison_table(list(reports.values())))
         truth = reports["run"].truth or {}

@@ -47,6 +47,7 @@ floor_option = partial(
     metavar="METRIC=SHARE",
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
+force_option = partial(click.option, "--force", is_flag=True, help="Replace the folder if it exists.")
 point_option = partial(
     _option,
     "--point",

@@ -12,6 +12,7 @@ import click
 
 from counterpop.cli import shell
 from counterpop.cli.progress import console, output, training_progress
+from counterpop.outputs import check_writable
 from counterpop.paper.datasets import HOW_TO_GET
 from counterpop.paper.making import ITEMS, make_items
 from counterpop.paper.plan import CANDIDATES, MOST_CANDIDATES, Plan
@@ -85,6 +86,7 @@ def command(
     """
     names = list(ITEMS) if "all" in items else list(dict.fromkeys(items))
     start, folder = time.perf_counter(), Path(out)
+    check_writable(folder / "index.html")
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
     for backbones in stages:

@@ -14,6 +14,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import k_option, seed_option
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
+from counterpop.outputs import check_writable, replacing
 
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
 
@@ -34,10 +35,14 @@ def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, *
     """
     if out and Path(out).suffix not in WRITERS:
         raise InputError(f"--out must end in {', '.join(WRITERS)}, got {out}")
+    if out:
+        check_writable(out)
     model = artifacts.load(run)
     names = ("item_strength", "user_strength")
     strengths = {name: getattr(model, name) if options[name] is None else options[name] for name in names}
-    model, seen = model.with_strengths(**strengths), model.seen
+    if any(options[name] is not None for name in names):
+        model = model.with_strengths(**strengths)  # the same for all users
+    seen = model.seen
     at = np.arange(seen.n_users, dtype=np.int32) if users is None else seen.user_positions(read_users(users))
     with working(f"ranking for {len(at):,} users"):
         items, scores = model.recommend(at, k)
@@ -50,8 +55,8 @@ def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, *
     }
     table = pl.DataFrame(columns)
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        getattr(table, WRITERS[Path(out).suffix])(out)
+        with replacing(out) as part:
+            getattr(table, WRITERS[Path(out).suffix])(part)
         console.print(f"Wrote {len(table):,} recommendations for {len(at):,} users to {out}.")
     elif not quiet:
         click.echo(table.write_csv(), nl=False)
@@ -63,7 +68,7 @@ def read_users(users: str) -> list[str]:
     """The ids in a file with one per line, or in the argument itself, separated by commas."""
     path = Path(users)
     try:
-        text = path.read_text() if path.is_file() else users.replace(",", "\n")
+        text = path.read_text(encoding="utf-8-sig") if path.is_file() else users.replace(",", "\n")
     except UnicodeDecodeError:
         raise InputError(f"{users} must be a text file with one user id per line, but it is not text") from None
     ids = [line.strip() for line in text.splitlines() if line.strip()]

@@ -11,6 +11,7 @@ import click
 from counterpop.cli import shell
 from counterpop.cli.options import k_option, seed_option
 from counterpop.cli.progress import output, working
+from counterpop.outputs import check_writable
 from counterpop.reporting import summarise, write_report
 
 
@@ -24,13 +25,13 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool) -> 
     """Compare runs on one self-contained page that opens without a network."""
     if len(set(runs)) < len(runs):
         raise click.UsageError("each run can be compared only once, but one is named twice")
+    check_writable(out)
     names = [Path(path).resolve().name for path in runs]
     reports = []
     for path, name in zip(runs, names, strict=True):
         with working(f"measuring {path}"):
             # runs with the same folder name are shown with their whole path
             reports.append(replace(summarise(path, k, seed), name=name if names.count(name) == 1 else path))
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
     write_report(reports, Path(out))
     if not quiet:
         output.print(f"Wrote {out} ({Path(out).stat().st_size / 1e6:.1f} MB).")

@@ -24,6 +24,14 @@ from counterpop.errors import InputError
 @click.option("--names", type=click.Path(), help="Table with the names of the items.")
 @click.option("--item", default="item", show_default=True, help="Column of item ids in that table.")
 @click.option("--name", default="name", show_default=True, help="Column of names in that table.")
+@click.option("--category", multiple=True, help="Column of categories in that table, for the gauges; repeatable.")
+@click.option(
+    "--window",
+    type=click.IntRange(0, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="How many of the last lists to keep for exposure gauges and /audit?of=window; 0 for none.",
+)
 @click.option(
     "--unknown",
     type=click.Choice(["popular", "404"]),
@@ -41,7 +49,7 @@ from counterpop.errors import InputError
 @seed_option()
 @shell
 def command(
-    run: str, token_file: str | None, names: str | None, item: str, name: str, quiet: bool, **options: Any
+    run: str, token_file: str | None, names: str | None, category: tuple[str, ...], quiet: bool, **options: Any
 ) -> dict[str, Any]:
     """Serve a run: recommendations over HTTP, and a dashboard at /.
 
@@ -57,6 +65,7 @@ def command(
             f"the server needs {error.name}, which is not installed; pip install 'counterpop[serve]'"
         ) from None
     options.pop("seed")
+    columns = {side: options.pop(side) for side in ("item", "name")}
     tokens = read_tokens(token_file) if token_file else []
     with ExitStack() as spinner:
         spinner.enter_context(working(f"loading {run}"))
@@ -65,5 +74,5 @@ def command(
             spinner.close()
             console.print(f"Serving {run} at {url} (Ctrl-C stops).")
 
-        source = source_of(run, names, item, name)
+        source = source_of(run, names, **columns, categories=category)
         return {"run": run, **serve(source, tokens=tokens, announce=announce, **options)}

@@ -9,7 +9,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import log_options, pop_columns
+from counterpop.cli.options import force_option, log_options, pop_columns
 from counterpop.cli.progress import output, working
 from counterpop.readers import read_interactions
 from counterpop.splits import PROTOCOLS, Carve, Split, split_from_logs
@@ -50,6 +50,7 @@ Separate files:
     help="Share of the validation part, or a number of pairs of each item. With --train: its file, if there is one.",
 )
 @click.option("--out", type=click.Path(), required=True, help="The split folder to write.")
+@force_option()
 @log_options
 @click.option("--time", help="Column of timestamps. [default: timestamp, in .inter files]")
 @click.option("--split-column", help="Column of the log's own split, for as-given.")
@@ -71,7 +72,7 @@ Separate files:
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @shell
-def command(data: str | None, train: str | None, out: str, quiet: bool, **options: Any) -> dict[str, Any]:
+def command(data: str | None, train: str | None, out: str, force: bool, quiet: bool, **options: Any) -> dict[str, Any]:
     """Split a log into train, validation and test, and save the parts with a manifest.
 
     DATA is csv, tsv, parquet, npz, RecBole .inter, or .txt with lines "user item item ..." or "user item rating". With
@@ -88,9 +89,9 @@ def command(data: str | None, train: str | None, out: str, quiet: bool, **option
     columns = pop_columns(options) | {"time": options["time"]}
     if (data is None) == (train is None) or (data is None) == (options["protocol"] is not None):
         raise click.UsageError("give DATA and --protocol, or one file each as --train and --test")
-    artifacts.check_target(out, "split")
-    split, n_rows = _split_log(data, columns, options) if data else _split_files(train, columns, options)
-    artifacts.save_split(split, out)
+    with artifacts.claimed(out, "split", force):
+        split, n_rows = _split_log(data, columns, options) if data else _split_files(train, columns, options)
+        artifacts.save_split(split, out)
     counts = split.manifest.counts
     pairs = sum(counts.values()) - counts["intervened"]  # which train includes
     sizes = {"users": split.train.n_users, "items": split.train.n_items, "pairs": pairs, "merged": n_rows - pairs}

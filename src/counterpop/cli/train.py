@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
+from glob import escape
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.progress import output, training_progress
-from counterpop.training import Settings, search, train
+from counterpop.cli.options import force_option
+from counterpop.cli.progress import console, output, training_progress
+from counterpop.cli.stopping import stop_requests
+from counterpop.errors import InputError
+from counterpop.outputs import check_space
+from counterpop.runs import Run
+from counterpop.splits import Development
+from counterpop.training import Interrupted, Settings, search, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.methods import METHODS, make_method
@@ -148,10 +156,14 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option("--auto", is_flag=True, help="Search all settings that are not given, for --minutes.")
 @click.option("--minutes", type=float, help="Time for --auto, its last training included. [default: 10]")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
+@force_option()
+@click.option("--resume", is_flag=True, help="Go on from OUT.checkpoint, which a stopped or killed training left.")
 @shell
 def command(
     split: str,
     out: str,
+    force: bool,
+    resume: bool,
     normalise: bool | None,
     given: dict[str, Any],
     auto: bool,
@@ -170,22 +182,19 @@ def command(
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
     validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search
     goes on when the command is repeated.
+
+    Ctrl-C or SIGTERM keeps the best model so far in OUT and everything else in OUT.checkpoint, which is also written
+    now and then. The same command with --resume goes on from there and ends with the same model.
     """
     if minutes is not None and not auto:
         raise click.UsageError("--minutes goes with --auto")
-    artifacts.check_target(out, "run")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
-    known = artifacts.load_development(split)
     start = time.perf_counter()
-    journal = Path(f"{out}.search")  # kept until the run is saved
-    make = partial(search, minutes=minutes or MINUTES, storage=journal) if auto else train
-    with nullcontext(None) if quiet else training_progress() as show:
-        run = make(known, on_progress=show, normalised=normalise, **settings)
+    make = partial(search, minutes=minutes or MINUTES, storage=f"{out}.search") if auto else train
+    run, drawn = _train(make, (split, out), (force, resume), quiet, normalised=normalise, **settings)
     seconds = time.perf_counter() - start
-    artifacts.save_run(run, out, split)
-    journal.unlink(missing_ok=True)
     epochs = run.settings["chosen_epochs"]
     best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     how = ", adjusted" if run.model.dials else ""
@@ -194,14 +203,14 @@ def command(
             output.print(tried["sentence"])
         _print_ensemble(run.settings)
         output.print(
-            f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {known.drawn}), "
+            f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {drawn}), "
             f"{seconds:.1f} s. Wrote {out}."
         )
     return {
         "out": out,
         "epochs": epochs,
         "valid_recall": best,
-        "validation": known.drawn,
+        "validation": drawn,
         "seconds": seconds,
         "epoch_seconds": sorted(entry["seconds"] for entry in run.history)[len(run.history) // 2],
         "settings": run.settings,
@@ -223,3 +232,48 @@ def _print_ensemble(made: dict[str, Any]) -> None:
             f"Reduced to a width of {made['reduce']}: validation recall {together:.4f} before, "
             f"{made['valid_recall']:.4f} after."
         )
+
+
+def _train(
+    make: Callable[..., Run], paths: tuple[str, str], modes: tuple[bool, bool], quiet: bool, **settings: Any
+) -> tuple[Run, str]:
+    """Trains and saves; returns the run and how its validation part was drawn. Leaves if it was stopped."""
+    (split, out), (force, resume), stopped = paths, modes, None
+    checkpoint = Path(f"{out}.checkpoint")  # kept until the run is saved, as is the journal of a search
+    if checkpoint.exists() and not (resume or force):
+        raise InputError(f"{checkpoint} is left of a stopped training; pass --resume, or --force to start again")
+    more: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume} if make is train else {}
+    if resume and not checkpoint.exists() and more:
+        console.print(f"Note: there is no {checkpoint}, so training starts from the beginning.")
+    replaces = force or (resume and artifacts.is_interrupted(out))
+    with stop_requests() as caught, artifacts.begin_run(out, split, replaces) as (known, fill):
+        _check_space(out, known, settings)
+        more |= {"should_stop": lambda: bool(caught)} if more else {}
+        try:
+            with nullcontext(None) if quiet else training_progress() as show:
+                run = make(known, on_progress=show, **more, **settings)
+        except Interrupted as interrupted:
+            if interrupted.run is None:
+                _leave(caught, f"{interrupted}; there is no model yet")
+            run, stopped = interrupted.run, str(interrupted)
+        fill(run)
+    if stopped:
+        _leave(caught, f"{stopped}. The best model so far, of epoch {run.settings['chosen_epochs']}, is in {out}")
+    for left in (Path(f"{out}.search"), *checkpoint.parent.glob(f"{escape(checkpoint.name)}*")):
+        left.unlink(missing_ok=True)  # each member of an ensemble has a checkpoint of its own
+    return run, known.drawn
+
+
+def _check_space(out: str, known: Development, given: Mapping[str, Any]) -> None:
+    """Raises before training if the run will not fit on the disk."""
+    ours = {field.name for field in fields(Settings)}
+    chosen = Settings(**{name: value for name, value in given.items() if name in ours})
+    rows, copies = known.train.n_users + known.train.n_items, given.get("ensemble", 1) * (2 if given["refit"] else 1)
+    wide = chosen.dim * (5 if chosen.keeps_ledger else 1)  # a ledger has four times as many numbers
+    check_space(out, 4 * copies * rows * wide)
+
+
+def _leave(caught: list[int], text: str) -> NoReturn:
+    """Ends the command as the shell expects it after a signal."""
+    console.print(f"{text[0].upper()}{text[1:]}.")
+    sys.exit(128 + caught[0])

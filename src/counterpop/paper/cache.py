@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import counterpop as cp
 from counterpop.encoding import to_json
 from counterpop.kernels.threads import core_count
+from counterpop.outputs import replacing
 
 LIBRARIES = ("numpy", "scipy", "numba", "polars")
 IF_USED = ("torch", "triton")
@@ -69,6 +69,27 @@ def source() -> dict[str, Any]:
         return {"commit": None, "dirty": None}
 
 
+def seal(content: Mapping[str, Any]) -> str:
+    """The content as JSON with a checksum, for `unseal`."""
+    return to_json({**content, "checksum": _checksum(content)}, indent=1) + "\n"
+
+
+def unseal(path: Path) -> Record:
+    """The content of a file; `CounterpopError` if it was edited. Files of older versions have no checksum."""
+    try:
+        content: Record = json.loads(path.read_text(encoding="utf-8"))
+        written = content.pop("checksum", None)
+        if written not in (None, _checksum(content)):
+            raise cp.CounterpopError(f"{path} was edited after it was written; delete it to make it again")
+    except (ValueError, AttributeError, TypeError) as error:
+        raise cp.CounterpopError(f"{path} is damaged ({error}); delete it to make it again") from None
+    return content
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(to_json(content, sort_keys=True).encode()).hexdigest()
+
+
 class Cache:
     """A folder of results, one JSON file each. A file is written once and never changed."""
 
@@ -98,15 +119,13 @@ class Cache:
             "threads": settings["threads"],
             "machine": machine(),
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")  # a crash leaves no half of a file under the name
-        part.write_text(to_json({"key": key, **about, "result": result}, indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
+        with replacing(path) as part:
+            part.write_text(seal({"key": key, **about, "result": result}), encoding="utf-8")
         return self._read(path)
 
     def _read(self, path: Path) -> Record:
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = unseal(path)
             self.used[path.stem] = {name: content[name] for name in ("seconds", "written", "source", "machine")}
             return dict(content["result"])
         except (ValueError, KeyError, TypeError) as error:

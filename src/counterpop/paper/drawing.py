@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
+from counterpop.outputs import replacing
 from counterpop.paper.results import Figure
 from counterpop.reporting.figures import COLORS, DASHES, SYMBOLS, framed, heat_map
 
@@ -62,7 +63,8 @@ def draw_still(figure: Figure, path: Path) -> list[Path]:
         written = []
         for ending, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
             written.append(path.with_name(path.name + ending))
-            canvas.savefig(written[-1], dpi=150, metadata=metadata)
+            with replacing(written[-1]) as part:
+                canvas.savefig(part, dpi=150, metadata=metadata)
     return written
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,8 @@ from typing import Any
 
 import counterpop as cp
 from counterpop.encoding import to_json, to_plain
-from counterpop.paper.cache import Cache, machine, source
+from counterpop.outputs import replacing
+from counterpop.paper.cache import Cache, machine, seal, source, unseal
 from counterpop.paper.latex import latex_table
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import OWN, Claim, Item, Table, read_item
@@ -55,6 +55,7 @@ def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
     """Writes NAME.json, NAME.md, CSV and LaTeX for each table, PNG and SVG of each figure, and items/NAME.json."""
     for folder in (out / "items", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
+    (out / "items" / f"{item.name}.json").unlink(missing_ok=True)
     for old in (
         *out.glob(f"{item.name}*.csv"),
         *out.glob(f"{item.name}*.tex"),
@@ -71,7 +72,6 @@ def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
         "runs": {key: one["seconds"] for key, one in cache.used.items()},
     }
     write_page(_json(item.rows), out / f"{item.name}.json")
-    write_page(_json({"made": about, "item": item}), out / "items" / f"{item.name}.json")
     write_page(_markdown(item, about), out / f"{item.name}.md")
     for n, table in enumerate(item.tables, 1):
         name = f"{item.name}{f'-{n}' if n > 1 else ''}"
@@ -79,6 +79,8 @@ def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
         write_page(latex_table(table, name, format_cell), out / f"{name}.tex")
     if item.figures:
         _draw(item, out / "figures")
+    # last, because an item counts as written once it is there
+    write_page(seal({"made": about, "item": item}), out / "items" / f"{item.name}.json")
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
@@ -114,7 +116,7 @@ def _held(out: Path, name: str) -> dict[str, Any] | None:
     path = out / "items" / f"{name}.json"
     if not path.is_file():
         return None
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content = unseal(path)
     known = {field.name for field in fields(Plan)}
     return content if content["made"]["plan"].keys() == known and "sources" in content["made"] else None
 
@@ -167,7 +169,7 @@ def _write_csv(table: Table, path: Path) -> None:
             columns.append([title if name == "mean" else f"{title} {name}", *own])
         if not names:
             columns.append([title, *values])
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(zip(*columns, strict=True))
 
 

@@ -31,16 +31,33 @@ def clean_ids(column: pl.Series, name: str, label: str) -> pl.Series:
         if (column.bin.size() == 16).all():
             parts = [column.bin.encode("hex").str.slice(start, length) for start, length in UUID_PARTS]
             return pl.select(pl.concat_str(parts, separator="-")).to_series()
-        text = column.cast(pl.String, strict=False)
-        check_rows(text.is_null(), column, name, label, "UTF-8 text or the 16 bytes of a UUID as id")
-        column = text
-    if column.dtype.is_nested() or column.dtype == pl.Object:
+        try:
+            column = column.cast(pl.String)
+        except pl.exceptions.ComputeError:
+            bad = pl.Series([value.decode(errors="replace").encode() != value for value in column])
+            check_rows(bad, column, name, label, "UTF-8 text or the 16 bytes of a UUID as id")
+            raise
+    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Duration):
         raise InputError(
             f"column {name!r} of {label} must hold numbers or text as ids, got {column.dtype}; choose another column"
         )
     column = column.cast(pl.String)
     check_rows(column == "", column, name, label, "an id")
     return column
+
+
+def narrow_ids(column: pl.Series) -> pl.Series:
+    """Text as integers if every id is written as one, or every one as 7.0; 007, +7 and 1e2 stay text, like all others.
+
+    >>> narrow_ids(pl.Series(["7", "-20"])).to_list(), narrow_ids(pl.Series(["100", "1e2"])).to_list()
+    ([7, -20], ['100', '1e2'])
+    """
+    whole = column.str.strip_suffix(".0") if column.str.ends_with(".0").all() else column
+    numbers = whole.cast(pl.Int64, strict=False)
+    if numbers.null_count() > column.null_count():
+        return column
+    same = numbers.cast(pl.String).str.len_bytes() == whole.str.len_bytes()  # no zeros or sign in front
+    return numbers if same.all() else column
 
 
 def index_ids(column: pl.Series, size: int | None = None) -> tuple[Ids, IntArray]:

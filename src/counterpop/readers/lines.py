@@ -8,9 +8,11 @@ import numpy as np
 import polars as pl
 
 from counterpop.errors import InputError
+from counterpop.readers.ids import narrow_ids
 from counterpop.readers.tables import SECOND_NAMES, Header, Roles, Table, readable
 from counterpop.readers.text import narrow, read_lines
 
+IDS = ("user", "item")
 SCALE = 10  # a third column of whole numbers up to this looks like ratings
 
 
@@ -19,6 +21,10 @@ def open_lines(path: Path, asked: Roles, header: Header) -> Table:
     label = str(path)
     with readable(label, "text"):
         lines = read_lines(path)
+        stray = lines.str.strip_chars_end("\r").str.contains("\r", literal=True)
+        if stray.any():
+            line = (stray.arg_max() or 0) + 1
+            raise InputError(f"line {line} of {path} has a carriage return within it; end every line the same way")
     words = pl.DataFrame({"words": lines.str.extract_all(r"\S+")}).with_row_index("line", 1)
     words = words.filter(pl.col("words").list.len() > 0)
     first = words["words"].head(1).explode().drop_nulls().to_list()
@@ -92,7 +98,8 @@ def _rows(words: pl.DataFrame, names: list[str], chosen: dict[str, str], width: 
             f"{len(ragged['words'][0])} and the first has {width}; correct that line, or pass header='lists' (--lists) "
             "if each line is a user and items"
         )
-    return pl.DataFrame({role: narrow(words["words"].list.get(names.index(name))) for role, name in chosen.items()})
+    columns = {role: words["words"].list.get(names.index(name)) for role, name in chosen.items()}
+    return pl.DataFrame({role: (narrow_ids if role in IDS else narrow)(column) for role, column in columns.items()})
 
 
 def _lists(words: pl.DataFrame, label: str) -> pl.DataFrame:
@@ -105,4 +112,4 @@ def _lists(words: pl.DataFrame, label: str) -> pl.DataFrame:
         )
     pairs = words.select(pl.col("words").list.first().alias("user"), pl.col("words").list.slice(1).alias("item"))
     pairs = pairs.explode("item")
-    return pairs.select(narrow(pairs["user"]), narrow(pairs["item"]))
+    return pairs.select(narrow_ids(pairs[side]) for side in IDS)

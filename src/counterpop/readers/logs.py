@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -51,9 +52,9 @@ def read_interactions(
     decimals or of one constant is a rating. A warning says what was decided, and an unclear file is an error.
 
     Integer ids stay integers, and whole floats become integers. All other ids become strings; binary ids of 16 bytes
-    are written as UUIDs. A text column of whole numbers is read as integers, so 007 becomes 7; to keep the zeros, pass
-    a table with a string column. A repeated pair is kept once, with its latest time and its earliest part (train
-    before validation before test); `merged` counts the other rows.
+    are written as UUIDs. In text files, ids are integers only if every one of the column is written as one (or every
+    one as 7.0): with 007, +7 or 1e2 among them, all stay text. A repeated pair is kept once, with its latest time and
+    its earliest part (train before validation before test); `merged` counts the other rows.
 
     Unusable input raises `InputError`, which names the row, counted from 1 without the header.
 
@@ -61,6 +62,8 @@ def read_interactions(
     >>> log.user_ids[log.user_ix].tolist(), log.item_ids[log.item_ix].tolist(), log.merged
     (['a', 'b'], [5, 7], 1)
     """
+    if min_rating is not None and not math.isfinite(min_rating):
+        raise InputError(f"min_rating must be a finite number, got {min_rating}")
     if rating is None and min_rating is not None:
         rating = "rating"
     asked: Roles = {"user": user, "item": item, "rating": rating, "time": time, "split": split}

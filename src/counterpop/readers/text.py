@@ -6,12 +6,15 @@ import csv
 import gzip
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import polars as pl
 
+from counterpop.errors import InputError
+from counterpop.readers.ids import narrow_ids
 from counterpop.readers.tables import Roles, Table, readable
 
+BLOCK = 1 << 22  # bytes
 SEPARATORS = (",", ";", "\t")
 LINE = "\x1f"  # in no line: with it as separator, every line is one column
 INFERRED_ROWS = 10_000  # a column whose type changes further down is read a second time, as strings
@@ -35,6 +38,8 @@ def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
             glob=False,
         )
 
+    if kind != "inter" and path.suffix.lower() != ".zst" and (wrong := _misread(path, kind, separator)):
+        raise InputError(f"{path} could not be read as {kind}: {wrong}; repair it or write it again")
     with readable(str(path), kind):
         schema = scan(None).collect_schema()
     columns = schema.names()
@@ -51,16 +56,17 @@ def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:
         wanted = [pl.col(name).alias(role) for role, name in read.items()]
         if rest:  # one flag per row in place of the columns that are parsed but not read
             wanted.append(pl.all_horizontal(pl.col(rest).is_null()).alias(""))
-        types: dict[str, Any] = {**schema, **dict.fromkeys(rest, pl.String)}
+        ids = [read[side] for side in ("user", "item") if side in read]
+        types: dict[str, Any] = {**schema, **dict.fromkeys([*rest, *ids], pl.String)}
         with readable(str(path), kind, lambda: _first_ragged(path, separator)):
             try:
                 rows = scan(types).select(wanted).collect()
             except pl.exceptions.ComputeError:  # a column turns into text further down
                 rows = scan(dict.fromkeys(columns, pl.String)).select(wanted).collect()
-                rows = rows.with_columns(narrow(rows[role]) for role in chosen)
+                rows = rows.with_columns(narrow(rows[role]) for role in chosen if read[role] not in ids)
         while rows.height and all(value is None or value is True for value in rows.row(-1)):
             rows = rows.head(-1)  # blank lines at the end
-        return rows.select(*chosen)
+        return rows.select(narrow_ids(rows[role]) if read[role] in ids else rows[role] for role in chosen)
 
     hint = ", or header=False if the first line is already a row" if header and kind != "inter" else ""
     declared = {"time": "timestamp"} if kind == "inter" and "timestamp" in names else {}
@@ -72,9 +78,9 @@ def read_lines(path: Path, most: int | None = None) -> pl.Series:
     if path.suffix.lower() in (".gz", ".zst"):
         rows = pl.scan_csv(path, has_header=False, separator=LINE, quote_char=None, infer_schema=False, glob=False)
         return (rows if most is None else rows.head(most)).collect().to_series().fill_null("")
-    with path.open(encoding="utf-8-sig") as file:
-        lines = file.read().splitlines() if most is None else [line.rstrip("\r\n") for line in islice(file, most)]
-    return pl.Series(lines, dtype=pl.String)
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        lines = file.read().removesuffix("\n").split("\n") if most is None else [*islice(file, most)]
+    return pl.Series([line.rstrip("\r\n") for line in lines], dtype=pl.String)
 
 
 def _separator(path: Path) -> tuple[str, int]:
@@ -99,11 +105,41 @@ def narrow(column: pl.Series) -> pl.Series:
     return column
 
 
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _misread(path: Path, kind: str, separator: str) -> str:
+    """What polars would read in silence, in words: an end inside quotes, or a CR within a line; empty if nothing is."""
+    quotes = returns = ends = 0
+    with readable(str(path), kind), _open(path) as file:
+        last = b""
+        while block := file.read(BLOCK):
+            quotes += block.count(b'"')
+            returns += block.count(b"\r")
+            ends += (last[-1:] + block).count(b"\r\n")
+            last = block
+    returns -= last.endswith(b"\r")
+    if quotes % 2 == 0 and returns == ends:
+        return ""
+    with _open(path) as file:
+        lines = csv.reader((line.decode(errors="replace") for line in file), delimiter=separator, strict=True)
+        try:
+            for _ in lines:
+                pass
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                return "it ends inside quotes, so it was cut off or a quote is missing"
+            what = "a carriage return within it" if "new-line" in str(error) else "quotes within a field"
+            return f"line {lines.line_num} has {what}"
+    return ""
+
+
 def _first_ragged(path: Path, separator: str) -> str:
     """The first line with more fields than line 1, in words; empty if there is none."""
     if path.suffix.lower() == ".zst":
         return ""  # Python reads it only from 3.14 on
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+    with _open(path) as file:
         lines = csv.reader((line.decode(errors="replace") for line in file), delimiter=separator)
         width = len(next(lines))
         for fields in lines:

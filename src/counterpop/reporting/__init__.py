@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
+from counterpop.outputs import replacing
 from counterpop.reporting.audit_tables import audit_table, changes_table, history_table
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.printing import print_page
@@ -18,7 +18,7 @@ from counterpop.reporting.tables import comparison_table, gain_and_price
 
 __all__ = ["RunReport", "audit_table", "changes_table", "comparison_table", "gain_and_price", "history_table"]
 __all__ += ["summarise"]
-__all__ += ["write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
+__all__ += ["debiasing_page", "write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
 
 
 def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:
@@ -61,18 +61,17 @@ def write_history(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:
     """Writes one HTML page about a result of `debias`, which opens in any browser without a network."""
+    write_page(debiasing_page(found, name), path)
+
+
+def debiasing_page(found: Debiasing, name: str = "The model") -> str:
+    """The text of that page."""
     from counterpop.reporting.debias_page import render_debiasing
 
-    write_page(render_debiasing(found, name), path)
+    return render_debiasing(found, name)
 
 
 def write_page(text: str, path: Path) -> None:
     """Writes a page; an older file is replaced only once the new one is complete."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; pass the path of a file for the page")
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
+    with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from uuid import uuid4
 
 from counterpop.errors import InputError
+from counterpop.outputs import replacing
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 SECONDS = 120  # until a browser that does not finish is given up
@@ -23,8 +23,6 @@ def print_page(text: str, path: Path) -> None:
             f"a PDF is printed by Chromium, but none of {', '.join(BROWSERS)} is installed; install one, or pass a "
             "name that ends in .html and print that page from any browser"
         )
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; pass the path of a file for the page")
     with tempfile.TemporaryDirectory() as folder:
         page, printed = Path(folder) / "page.html", Path(folder) / "page.pdf"
         page.write_text(text, encoding="utf-8")
@@ -42,6 +40,5 @@ def print_page(text: str, path: Path) -> None:
             failed = True
         if failed:
             raise InputError(f"{browser} could not print the page; pass a name that ends in .html and print that page")
-        part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-        shutil.copyfile(printed, part)
-        part.replace(path)
+        with replacing(path) as part:
+            shutil.copyfile(printed, part)

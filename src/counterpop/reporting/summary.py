@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from counterpop.artifacts import load_run, load_split
+from counterpop.artifacts import load_tested
 from counterpop.evaluation import On, evaluate
 from counterpop.reporting.findings import RunReport
 
 
 def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> RunReport:
     """What a report shows of a run folder, measured on a held-out part."""
-    saved, split = load_run(path), load_split(path)
+    saved, split = load_tested(path)
     model, known = saved.recommender(split.development, on), split.development
     return RunReport(
         Path(path).resolve().name,

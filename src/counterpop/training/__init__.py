@@ -1,5 +1,6 @@
 """Training a model, and recording what training does to it."""
 
+from counterpop.training.checkpoints import Interrupted
 from counterpop.training.fitting import train
 from counterpop.training.loop import Progress
 from counterpop.training.methods import DICE, IPS, MACR, CausE, Gradient, Method, Plain
@@ -7,5 +8,5 @@ from counterpop.training.racing import Race, Trial, race
 from counterpop.training.searching import search
 from counterpop.training.settings import Settings
 
-__all__ = ["DICE", "IPS", "MACR", "CausE", "Gradient", "Method", "Plain", "Progress", "Race", "Settings", "Trial"]
-__all__ += ["race", "search", "train"]
+__all__ = ["DICE", "IPS", "MACR", "CausE", "Gradient", "Interrupted", "Method", "Plain", "Progress", "Race"]
+__all__ += ["Settings", "Trial", "race", "search", "train"]

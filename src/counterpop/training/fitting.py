@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions
+from counterpop.kernels.threads import core_count
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start
+from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
 from counterpop.training.loop import Look, Progress, Report, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
@@ -38,6 +41,9 @@ def train(
     ensemble: int = 1,
     reduce: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    should_stop: Callable[[], bool] | None = None,
     **settings: Any,
 ) -> Run:
     """A run: the model that was best on validation, its ledger, and how training went.
@@ -57,6 +63,11 @@ def train(
     `ensemble=N` trains N models from different seeds and returns them as one, N times as wide: see `combine`. `reduce`
     brings its width down to this number: see `reduce_width`. The run's settings then name the members, with the
     validation recall of each, of all together, and after the reduction. `history` is that of the first member.
+
+    `checkpoint` is a file that is written at looks at validation, as often as 1.5 % of the time allow. With `resume`, a
+    training that was stopped or killed goes on from it, and on the CPU with as many threads it ends with the same bits.
+    The file stays until you delete it. `should_stop` is asked after every epoch; once it says True, this raises
+    `Interrupted`, whose `run` is the best model so far.
     """
     known = split.development if isinstance(split, Split) else split
     candidates = candidates_of(settings, encoder)
@@ -66,14 +77,20 @@ def train(
     if not isinstance(ensemble, int) or ensemble < 1:
         raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
     report = on_progress or (lambda progress: None)
+    key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
+    key |= {"cores": core_count(), "ensemble": ensemble}
+    point = Checkpoint(checkpoint, known, key, resume, should_stop)
     with memory_errors(candidates[0]):
         longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
-        raced = race(known, candidates, longer * RACE_BUDGET, report, encoder)
+        raced = race(known, candidates, longer * RACE_BUDGET, point.watched(report), encoder, point)
         members: list[Run] = []
         for seed in member_seeds(raced.winner.seed, ensemble):
             place = f" {len(members) + 1} of {ensemble}" if ensemble > 1 else ""
             start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
-            members.append(_train_member(start, known, refit, _placed(report, place)))
+            if members:
+                path = checkpoint and f"{checkpoint}.{len(members) + 1}"
+                point = Checkpoint(path, known, key | {"member": len(members)}, resume, should_stop)
+            members.append(_train_member(start, known, refit, _placed(report, place), point))
             if reduce is not None:  # better now than after the other members
                 check_reduction(members[0].model, reduce, ensemble)
     run = members[0]
@@ -87,14 +104,17 @@ def _placed(report: Report, place: str) -> Report:
     return lambda progress: report(replace(progress, stage=progress.stage + place))
 
 
-def _train_member(start: Start, known: Development, refit: bool, report: Report) -> Run:
+def _train_member(start: Start, known: Development, refit: bool, report: Report, point: Checkpoint) -> Run:
     """A run of one model."""
     settings = start.settings
-    model, epochs, history = train_and_choose(begin(start), known, settings, report)
     again = None
-    if refit:
-        start = replace(start, train=known.refit_train(), intervened=known.refit_intervened())
-        again = train_for(begin(start), settings, epochs, report)
+    try:
+        model, epochs, history = train_and_choose(begin(start), known, settings, report, point)
+        if refit:
+            start = replace(start, train=known.refit_train(), intervened=known.refit_intervened())
+            again = train_for(begin(start), settings, epochs, report, point)
+    except Interrupted as interrupted:
+        raise point.stopped(interrupted, settings.to_json()) from None
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
     return Run(model, again, settings.to_json() | made, tuple(history))
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.backbones import find_backbone
 from counterpop.training.backbones.contract import Start, Trainable
+from counterpop.training.checkpoints import Checkpoint
 from counterpop.training.settings import Settings
 from counterpop.tuning import Grid, choose_strengths
 
@@ -66,39 +68,50 @@ def memory_errors(settings: Settings) -> Iterator[None]:
 
 
 def train_and_choose(
-    trainee: Trainable, known: Development, settings: Settings, report: Report
+    trainee: Trainable, known: Development, settings: Settings, report: Report, checkpoint: Checkpoint
 ) -> tuple[Model, int, list[dict[str, float]]]:
     """The best model on validation, its epoch, and the history."""
     look = Look(known, settings)
-    best, best_value, best_epoch = None, -math.inf, 0
-    history: list[dict[str, float]] = []
-    for epoch, loss, seconds in run_epochs(trainee, settings, settings.epochs):
+    standing: dict[str, Any] = {"epoch": 0, "best_value": -math.inf, "best_epoch": 0, "history": []}
+    standing |= checkpoint.resume("train", trainee)
+    best, best_value, best_epoch = checkpoint.best, standing["best_value"], standing["best_epoch"]
+    history: list[dict[str, float]] = standing["history"]
+    for epoch, loss, seconds in run_epochs(trainee, settings, settings.epochs, standing["epoch"]):
         entry = {"epoch": epoch, "loss": loss, "seconds": seconds}
         history.append(entry)
         if not math.isfinite(loss):
             raise InputError(f"the loss diverged in epoch {epoch}; lower lr (now {settings.lr})")
-        if epoch % settings.check_every == 0 or epoch == settings.epochs:
+        looked = epoch % settings.check_every == 0 or epoch == settings.epochs
+        if looked:
             entry["valid"] = look.at(trainee)
             if entry["valid"] > best_value:
                 best, best_value, best_epoch = trainee.model(), entry["valid"], epoch
         report(Progress("train", epoch, settings.epochs, loss, best_value if best else None, seconds))
-        if best and epoch - best_epoch >= settings.patience * settings.check_every:
+        over = best is not None and epoch - best_epoch >= settings.patience * settings.check_every
+        standing = {"epoch": settings.epochs if over else epoch, "best_epoch": best_epoch, "history": history}
+        standing |= {"best_value": best_value} if best else {}
+        checkpoint.offer("train", trainee, best, looked, **standing)
+        if over:
             break
     if best is None:
         raise InputError("training produced no model that could be measured on validation")
     return best, best_epoch, history
 
 
-def train_for(trainee: Trainable, settings: Settings, epochs: int, report: Report) -> Model:
+def train_for(trainee: Trainable, settings: Settings, epochs: int, report: Report, checkpoint: Checkpoint) -> Model:
     """A model trained for a known number of epochs."""
-    for epoch, loss, seconds in run_epochs(trainee, settings, epochs):
+    done = checkpoint.resume("refit", trainee).get("epoch", 0)
+    for epoch, loss, seconds in run_epochs(trainee, settings, epochs, done):
         report(Progress("refit", epoch, epochs, loss, None, seconds))
+        checkpoint.offer("refit", trainee, checkpoint.best, epoch % settings.check_every == 0, epoch=epoch)
     return trainee.model()
 
 
-def run_epochs(trainee: Trainable, settings: Settings, epochs: int) -> Iterator[tuple[int, float, float]]:
-    """Trains for this many epochs; after each, its number from 1, its loss and its seconds."""
-    for epoch in range(1, epochs + 1):
+def run_epochs(
+    trainee: Trainable, settings: Settings, epochs: int, done: int = 0
+) -> Iterator[tuple[int, float, float]]:
+    """Trains for this many epochs, of which some are done; after each, its number from 1, its loss and its seconds."""
+    for epoch in range(done + 1, epochs + 1):
         start = time.perf_counter()
         loss = trainee.epoch(scheduled(settings, epoch))
         yield epoch, loss, time.perf_counter() - start

@@ -38,6 +38,8 @@ class Objective:
     """Whether it steps along whole batches, by `step_batch`, or along each triple."""
     meetings = 1
     """How often an epoch of MF pauses at least, with no thread running, to call `after_steps`."""
+    scratch: tuple[str, ...] = ()
+    """Attributes that no epoch hands to the next. All other arrays, numbers and generators go into checkpoints."""
 
     def __init__(self, train: Interactions, settings: Settings, threads: int) -> None:
         self._train, self._settings, self._threads = train, settings, threads

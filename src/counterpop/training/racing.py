@@ -11,8 +11,11 @@ from typing import Any
 from counterpop.errors import InputError
 from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
+from counterpop.training.checkpoints import Checkpoint
 from counterpop.training.loop import Look, Progress, Report, begin, run_epochs
 from counterpop.training.settings import Settings
+
+Advance = Callable[[float, float], None]  # takes the loss and the seconds of an epoch
 
 KEPT = 8  # one candidate in this many goes on: better one longer round than two that are too short to tell
 
@@ -98,13 +101,14 @@ def race(
     budget: float,
     report: Report = lambda progress: None,
     encoder: Any = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Race:
     """All candidates train briefly, the best go on to a longer round, until one is left (successive halving).
 
     `budget` is what all rounds may cost, in whole trainings of one candidate; see `rounds_of`. A candidate trains for a
     share of its own epochs, at least one. It starts again in every round, and its learning rate falls over the epochs
-    of that round: a short training with its whole schedule is a better guess than the first epochs of a long one.
-    Never looks at test.
+    of that round, so that it ends as a whole training does (how well that ranks: experiments/defaults.md). Never
+    looks at test.
     """
     if not candidates:
         raise InputError("a race needs at least one candidate, got none")
@@ -116,10 +120,14 @@ def race(
         stage = _Stage(f"race {number} of {len(rounds)}", sum(one.epochs for one in short.values()), report)
         finished = []
         for candidate, settings in short.items():
-            start = time.perf_counter()
-            valid = try_settings(known, settings, stage.advance, encoder)
+
+            def measure(settings: Settings = settings, advance: Advance = stage.advance) -> list[float]:
+                start = time.perf_counter()
+                return [try_settings(known, settings, advance, encoder), time.perf_counter() - start]
+
+            valid, seconds = checkpoint.once(f"{number}/{candidate}", measure) if checkpoint else measure()
             stage.best = max(valid, stage.best or 0.0)
-            finished.append(Trial(candidate, number, settings.epochs, valid, time.perf_counter() - start))
+            finished.append(Trial(candidate, number, settings.epochs, valid, seconds))
         trials += finished
         entered = [trial.candidate for trial in sorted(finished, key=lambda trial: -trial.valid)]
     return Race(tuple(candidates), tuple(trials))
@@ -141,9 +149,7 @@ def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     return [(size, budget / (len(sizes) * size)) for size in sizes]
 
 
-def try_settings(
-    known: Development, settings: Settings, advance: Callable[[float, float], None], encoder: Any = None
-) -> float:
+def try_settings(known: Development, settings: Settings, advance: Advance, encoder: Any = None) -> float:
     """Validation recall after all epochs of these settings; 0 if the loss diverged.
 
     `advance` is called with the loss and the seconds of each epoch.

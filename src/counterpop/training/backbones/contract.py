@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from counterpop.errors import InputError
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.runs import Model, Strengths
 from counterpop.splits import Development
+from counterpop.training.states import State, capture, restore
 from counterpop.tuning import Grid
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ class Trainable(Protocol):
 
     def look(self, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths]) -> Grid:
         """Its metrics on the validation part of these users, at every pair of item and user strengths."""
+
+    def state(self) -> State:
+        """Copies of everything that the next epochs depend on."""
+
+    def restore(self, state: State) -> None:
+        """Goes back to a state of the same model, so that the next epochs are the same to the bit."""
 
 
 Begin = Callable[["Start"], Trainable]
@@ -110,6 +117,30 @@ class NativeTrainee:
         self._objective = start.settings.method.native(start.train, start.settings, self._threads)
         self._sampler = TripleSampler(start, self._threads, window)
         self._triples, self._recorded, self._epochs = 0, 0, 0
+
+    own: ClassVar[tuple[str, ...]] = ()
+    """Attributes with a state of their own: arrays, numbers or generators."""
+
+    @property
+    def _parts(self) -> dict[str, tuple[object, tuple[str, ...]]]:
+        """What has a state: an object, and which of its attributes."""
+        objective = self._objective
+        return {
+            "model": (self, ("_triples", "_recorded", "_epochs", *self.own)),
+            "sampler": (self._sampler, ("_generator",)),
+            "objective": (objective, tuple(name for name in vars(objective) if name not in objective.scratch)),
+        }
+
+    def state(self) -> State:
+        return {
+            f"{part}.{name}": value
+            for part, (owner, names) in self._parts.items()
+            for name, value in capture(owner, names).items()
+        }
+
+    def restore(self, state: State) -> None:
+        for part, (owner, names) in self._parts.items():
+            restore(owner, names, {n.removeprefix(f"{part}."): v for n, v in state.items() if n.startswith(f"{part}.")})
 
     def draw(self) -> tuple[list[Triples], int]:
         """The triples of the next epoch for every thread, and their number."""

@@ -28,6 +28,8 @@ class LightGCN(NativeTrainee):
     Limit: every step propagates all vectors, so small batches are slow.
     """
 
+    own = ("_tables", "_mean", "_square", "_steps", "_dropped")
+
     def __init__(self, start: Start) -> None:
         super().__init__(start)
         train, settings = start.train, start.settings

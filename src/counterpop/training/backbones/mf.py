@@ -23,6 +23,8 @@ class MatrixFactorisation(NativeTrainee):
     start.
     """
 
+    own = ("_tables",)
+
     def __init__(self, start: Start) -> None:
         from counterpop.training.native import Tables
 

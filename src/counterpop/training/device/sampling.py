@@ -49,7 +49,7 @@ class DeviceSampler:
         self._users = resident(np.flatnonzero(can_learn))
         self._by_user = settings.sampling == "users"
         self.triples = len(self._rows) * settings.negatives
-        self._generator = torch.Generator(device).manual_seed(int(settings.generator("sampling").integers(1 << 62)))
+        self.generator = torch.Generator(device).manual_seed(int(settings.generator("sampling").integers(1 << 62)))
         self._treated = None if start.treated is None else resident(start.treated)
         self._popularity = resident(train.item_counts)
 
@@ -58,7 +58,7 @@ class DeviceSampler:
 
         Both items of a treated row are counted from the number of items on.
         """
-        shuffled = torch.randperm(self.triples, generator=self._generator, device=self._keys.device)
+        shuffled = torch.randperm(self.triples, generator=self.generator, device=self._keys.device)
         if self._by_user:
             users = self._users[shuffled % len(self._users)]
             rows = self._starts[users] + self._below(self._counts[users])
@@ -80,7 +80,7 @@ class DeviceSampler:
         above = torch.searchsorted(-falling, -(self._popularity + margin))[items]
         below = torch.searchsorted(-falling, -(self._popularity / 2), right=True)[items]
         more, less = above >= max(1, pool), n - below >= max(1, pool)
-        units = torch.rand(len(items), generator=self._generator, device=items.device)
+        units = torch.rand(len(items), generator=self.generator, device=items.device)
         popular = more & (~less | (units < 0.5))
         # ranks from 0 to the edge, or from the edge to n, of which the user has touched some
         edge = torch.where(popular, above, torch.where(less, below, 0))
@@ -114,5 +114,5 @@ class DeviceSampler:
 
     def _below(self, limits: Tensor) -> Tensor:
         """A whole number from 0 up to below each limit."""
-        units = torch.rand(len(limits), generator=self._generator, device=limits.device, dtype=torch.float64)
+        units = torch.rand(len(limits), generator=self.generator, device=limits.device, dtype=torch.float64)
         return (units * limits).long().clamp_(max=limits - 1)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from counterpop.directions import find_directions
@@ -20,6 +23,7 @@ from counterpop.training.device.ledger import DeviceLedger
 from counterpop.training.device.losses import OWN_RATE
 from counterpop.training.device.measuring import directions_of, search_on_device
 from counterpop.training.device.sampling import DeviceSampler
+from counterpop.training.states import State
 from counterpop.tuning import Grid
 
 
@@ -53,6 +57,32 @@ class _Trainee(ABC):
         users, items = (table.detach().float().cpu().numpy().copy() for table in self._loss.ranking(*self.vectors()))
         ids = self._train.user_ids, self._train.item_ids
         return self._loss.model(Embeddings(users[: len(ids[0])], items[: len(ids[1])], *ids))  # of copies, the first
+
+    def state(self) -> State:
+        return {name: on_host(tensor) for name, tensor in self._tensors().items()} | {"epochs": np.array(self._epochs)}
+
+    def restore(self, state: State) -> None:
+        self._epochs = int(state["epochs"])
+        with torch.no_grad():
+            for name, tensor in self._tensors().items():
+                if name.startswith("random."):
+                    self._generators()[name].set_state(torch.from_numpy(state[name]))
+                else:
+                    tensor.copy_(torch.from_numpy(state[name]))
+        if ledger := self._loss.ledger:
+            ledger.triples, ledger.records = state["ledger.counts"].tolist()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything that the next epochs depend on, by name."""
+        found = {f"loss.{name}": tensor for name, tensor in self._loss.state_dict().items()}
+        found |= {name: generator.get_state() for name, generator in self._generators().items()}
+        if ledger := self._loss.ledger:
+            counts = torch.tensor([ledger.triples, ledger.records])
+            found |= {"ledger.items": ledger.items, "ledger.users": ledger.users, "ledger.counts": counts}
+        return found
+
+    def _generators(self) -> dict[str, torch.Generator]:
+        return {"random.sampling": self._sampler.generator}
 
     def draw(self) -> Tensor:
         """(3, n) the triples of the next epoch."""
@@ -120,6 +150,9 @@ class DeviceTables(_Trainee):
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         return self._users, self._items
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return super()._tensors() | {"users": self._users.detach(), "items": self._items.detach()}
 
 
 class DeviceEncoder(_Trainee):
@@ -204,11 +237,32 @@ class DeviceEncoder(_Trainee):
         torch.autograd.backward([vectors for vectors, _ in pairs], [gradient for _, gradient in pairs])
         return True
 
+    def _tensors(self) -> dict[str, Tensor]:
+        found = super()._tensors() | {f"module.{name}": tensor for name, tensor in self._module.state_dict().items()}
+        for n, parameter in enumerate(self._optimiser.param_groups[0]["params"]):
+            moments = self._optimiser.state[parameter]
+            if not moments:  # Adam makes them in its first step; zeros are what it begins with
+                device = self._device if self._device.type == "cuda" else None
+                moments["step"] = torch.zeros((), device=device)
+                moments |= {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            found |= {f"adam.{n}.{name}": tensor for name, tensor in moments.items()}
+        return found
+
+    def _generators(self) -> dict[str, torch.Generator]:
+        own = getattr(self._module, "generator", None)
+        return super()._generators() | ({"random.module": own} if isinstance(own, torch.Generator) else {})
+
     def vectors(self) -> tuple[Tensor, Tensor]:
         self._module.eval()
         with torch.no_grad():
             found: tuple[Tensor, Tensor] = self._module()
             return found
+
+
+def on_host(tensor: Tensor) -> NDArray[Any]:
+    """A copy as an array; bfloat16, which NumPy lacks, as float32."""
+    host = tensor.detach().cpu()
+    return np.array((host.float() if host.dtype == torch.bfloat16 else host).numpy())
 
 
 def check_output(output: object, train: Interactions) -> int:

@@ -55,6 +55,7 @@ class SoftmaxObjective(ScoresObjective):
     """Steps along whole batches."""
 
     by_batch = True
+    scratch = ("_space",)
 
     def __init__(self, train: Interactions, settings: Settings, threads: int, weights: FloatArray) -> None:
         super().__init__(train, settings, threads, weights)

@@ -1,0 +1,89 @@
+"""Outputs that appear complete or not at all, and locks that let one writer in."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from counterpop.errors import InputError
+from counterpop.locks import locked
+from counterpop.outputs import PREFIX, replacing, temporary
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_replaced_only_once_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "page.html"
+    with replacing(path) as part:
+        part.write_text("old")
+    with pytest.raises(KeyError), replacing(path) as part:
+        part.write_text("half")
+        assert path.read_text() == "old"
+        raise KeyError
+    assert path.read_text() == "old" and names_in(path.parent) == ["page.html"]
+
+
+def test_the_umask_decides_who_may_read(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with replacing(tmp_path / "page.html") as part:
+            part.write_text("mine")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_killed_process_left_is_swept_and_what_lives_stays(tmp_path: Path) -> None:
+    code = (
+        "import os, signal; from pathlib import Path; from counterpop.outputs import temporary\n"
+        f"with temporary(Path({str(tmp_path)!r}) / 'run', folder=True) as part:\n"
+        "    (part / 'model').write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    (left,) = tmp_path.iterdir()
+    with temporary(tmp_path / "run", folder=True) as mine:
+        assert not left.exists()
+        with replacing(tmp_path / "page.html") as part:
+            part.write_text("page")
+        assert mine.is_dir()
+    assert names_in(tmp_path) == ["page.html"]
+
+
+def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def write() -> None:
+        try:
+            with locked(tmp_path / "run"):
+                told.append("let in")
+        except InputError as error:
+            told.append(str(error))
+
+    with locked(tmp_path / "run"), locked(tmp_path / "run"):  # the same thread may
+        other = threading.Thread(target=write)
+        other.start()
+        other.join()
+    write()
+    assert f"run is being written by process {os.getpid()} on" in told[0] and told[1] == "let in"
+    assert names_in(tmp_path) == []
+
+
+def test_a_stale_lock_is_taken_over(tmp_path: Path) -> None:
+    lock = tmp_path / f"{PREFIX}lock-run"
+    lock.write_text('{"pid": 1, "host": "elsewhere", "command": "counterpop train", "since": "yesterday"}')
+    with locked(tmp_path / "run"):
+        assert str(os.getpid()) in lock.read_text()
+    assert not lock.exists()
+
+
+def test_a_live_lock_without_a_name_is_still_a_lock(tmp_path: Path) -> None:
+    with (tmp_path / f"{PREFIX}lock-run").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="is being written by another process"), locked(tmp_path / "run"):
+            pass
