@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := .venv-kernels
 
-.PHONY: demo test test-kernels crash bench lint clean
+.PHONY: demo test test-kernels crash bench paper lint clean
 
 demo: $(VENV)/.core
 	$(BIN)/counterpop demo --out demo --force
@@ -39,6 +39,12 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_debias.py
 	$(BIN)/python benchmarks/bench_serving.py
 
+# The paper with MF: one seed takes under an hour on two cores, each further one about 20 minutes. DATA is as for bench.
+DATA ?= $(or $(COUNTERPOP_DATA),../shared/data)
+SEEDS ?= 1
+paper: $(VENV)/.paper
+	$(BIN)/counterpop paper all --data $(DATA) --out paper --backbone mf --seeds $(SEEDS)
+
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
@@ -56,6 +62,10 @@ $(KERNELS)/.installed: tests/kernels.txt pyproject.toml
 	$(PYTHON) -m venv $(KERNELS)
 	$(KERNELS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kernels.txt
 	$(KERNELS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+$(VENV)/.paper: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[paper]'
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.core

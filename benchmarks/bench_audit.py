@@ -1,13 +1,15 @@
-"""Seconds to audit 40,000 lists of 20 items, as a call and as the command, and to open a page in Chromium.
+"""How long an audit takes and how much memory it needs, by the number of lists; then its page in Chromium.
 
-    python benchmarks/bench_audit.py [--users 40000] [--items 10000] [--pairs 2000000] [--page report.html]
+    python benchmarks/bench_audit.py                                 # 0.25, 0.5 and 1 million lists, and a page
+    python benchmarks/bench_audit.py --lists 10000000 --rows 100000000 --no-page
 
-The page that the command writes is measured, and every page given by --page. That part needs playwright and Debian's
-chromium.
+Each size is read from parquet and audited by `counterpop audit --json` in a process of its own, whose processor time
+and peak memory are reported. Seconds per million lists should not depend on the number of lists.
 """
 
 import argparse
-import shutil
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,40 +20,67 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-import counterpop as cp
-
 ROUNDS = 5
+K = 20
+CHUNK = 500_000  # users written at a time
 
 
-def write_data(folder: Path, users: int, items: int, pairs: int) -> None:
-    """A log in which popularity falls with the rank, and lists of 20 items in which it falls more steeply."""
-    draw = np.random.default_rng(0)
-    weight = 1 / np.arange(1, items + 1)
-    log = {"user": draw.integers(0, users, pairs), "item": draw.choice(items, pairs, p=weight / weight.sum())}
-    pl.DataFrame(log).write_parquet(folder / "log.parquet")
-    noise = draw.gumbel(size=(users, 400)).astype(np.float32)
-    near = draw.integers(0, items // 2, (users, 400))
-    best = np.argsort(1.2 * np.log(near + 1) - noise, axis=1)[:, :30]
-    rows = [list(dict.fromkeys(near[u, places].tolist()))[:20] for u, places in enumerate(best)]
-    table = {
-        "user": [u for u, row in enumerate(rows) for _ in row],
-        "item": [i for row in rows for i in row],
-        "rank": [n for row in rows for n in range(1, len(row) + 1)],
-    }
-    pl.DataFrame(table).write_csv(folder / "lists.csv")
+def write_data(folder: Path, lists: int, rows: int, items: int) -> None:
+    """A log with popularity that falls with the item's number, and lists of 20 that lean to popular items.
+
+    Written in parts of half a million users, so that making the data needs little memory: a folder of parquet files
+    each, as Spark writes them. Ids are 64-bit integers.
+    """
+    draw, each = np.random.default_rng(0), rows / lists
+    for name in ("log", "lists"):
+        (folder / name).mkdir(parents=True)
+    for start in range(0, lists, CHUNK):
+        users = np.arange(start, min(start + CHUNK, lists), dtype=np.int64)
+        sizes = 1 + draw.poisson(each - 1, len(users)) if each > 1 else np.ones(len(users), np.int64)
+        chosen = (items * draw.random(sizes.sum()) ** 3).astype(np.int64)
+        pl.DataFrame({"user": np.repeat(users, sizes), "item": chosen}).write_parquet(
+            folder / "log" / f"{start:010d}.parquet"
+        )
+        # an arithmetic progression of odd step never repeats within 20 places
+        first, step = items * draw.random(len(users)) ** 4, 1 + 2 * draw.integers(0, items // 64, len(users))
+        best = (first.astype(np.int64)[:, None] + step[:, None] * np.arange(K)) % items
+        places = np.tile(np.arange(1, K + 1, dtype=np.int32), len(users))
+        frame = pl.DataFrame({"user": np.repeat(users, K), "item": best.ravel(), "rank": places})
+        frame.write_parquet(folder / "lists" / f"{start:010d}.parquet")
+
+
+def run_audit(folder: Path, *words: str) -> tuple[float, float, float]:
+    """Seconds, seconds of processor time and peak gigabytes of one command."""
+    given = [
+        "audit",
+        "--recommendations",
+        folder / "lists",
+        "--interactions",
+        folder / "log",
+        "--keep-unknown",
+        "--json",
+        *words,
+    ]
+    start = time.perf_counter()
+    done = subprocess.Popen([sys.executable, "-m", "counterpop", *map(str, given)], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(done.pid, 0)
+    if status:
+        raise SystemExit("the audit failed")
+    unit = 1 << (30 if sys.platform == "darwin" else 20)
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / unit
 
 
 def open_page(path: Path) -> None:
-    """Prints when a page was first visible, when it was loaded with its first screen drawn, and when all was drawn."""
+    """Prints the seconds until Chromium shows and has drawn the page, if playwright and chromium are installed."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        print("the page was not opened: playwright is not installed")
+        print("opening the page: not measured (playwright is missing)")
         return
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     taken = []
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
         for _ in range(ROUNDS):
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             start = time.perf_counter()
@@ -72,38 +101,30 @@ def open_page(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--users", type=int, default=40_000)
-    parser.add_argument("--items", type=int, default=10_000)
-    parser.add_argument("--pairs", type=int, default=2_000_000)
-    parser.add_argument("--page", type=Path, action="append", default=[])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lists", type=int, nargs="+", default=[250_000, 500_000, 1_000_000])
+    parser.add_argument("--rows", type=int, help="Rows of the log. [default: 10 for each list]")
+    parser.add_argument("--items", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=1, help="Repetitions of each size; the best is shown.")
+    parser.add_argument("--page", type=Path, action="append", default=[], help="Also open this page in Chromium.")
+    parser.add_argument("--no-page", action="store_true", help="Only time and memory.")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_data(folder, arguments.users, arguments.items, arguments.pairs)
-        log = cp.read_interactions(folder / "log.parquet")
-        start = time.perf_counter()
-        found = cp.read_recommendations(folder / "lists.csv", log)
-        read = time.perf_counter()
-        audit = cp.audit(found.lists, found.users, found.log)
-        done = time.perf_counter()
-        print(f"{audit.users:,} lists x {audit.k}, {log.n_items:,} items, {len(log):,} pairs")
-        print(f"reading the lists {read - start:.2f} s, the audit {done - read:.2f} s")
-        words = [
-            "audit",
-            "--recommendations",
-            folder / "lists.csv",
-            "--interactions",
-            folder / "log.parquet",
-            "--html",
-            folder / "audit.html",
-            "--json",
-        ]
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "counterpop", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
-        print(f"the whole command, with its page: {time.perf_counter() - start:.2f} s")
-        for page in [folder / "audit.html", *arguments.page]:
-            open_page(page)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for lists in arguments.lists:
+        with tempfile.TemporaryDirectory() as name:
+            folder, rows = Path(name), arguments.rows or 10 * lists
+            write_data(folder, lists, rows, arguments.items)
+            seconds, busy, memory = zip(*(run_audit(folder) for _ in range(arguments.rounds)), strict=True)
+            print(
+                f"{lists:,} lists of {K}, log of {rows:,} rows, {arguments.items:,} items: {min(seconds):.1f} s, "
+                f"processor time {min(busy):.1f} s, {min(busy) / lists * 1e6:.1f} s per million lists, "
+                f"peak {max(memory):.2f} GB",
+                flush=True,
+            )
+            if not arguments.no_page and lists == arguments.lists[0]:
+                run_audit(folder, "--html", str(folder / "audit.html"))
+                for page in [folder / "audit.html", *arguments.page]:
+                    open_page(page)
 
 
 if __name__ == "__main__":

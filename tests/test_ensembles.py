@@ -155,9 +155,6 @@ def test_the_command_says_what_the_ensemble_and_its_reduction_are_worth(split: c
     assert f"Reduced to a width of 7: validation recall {before:.4f} before, {after:.4f} after." in said.stdout
     printed = CliRunner().invoke(main, [*words, "--out", str(tmp_path / "again"), "--json"])
     assert json.loads(printed.stdout)["valid_recall"] == after
-    wrong = CliRunner().invoke(main, [*words, "--auto", "--out", str(tmp_path / "other")])
-    assert wrong.exit_code == 2
-    assert "--ensemble and --reduce do not go with --auto" in wrong.stderr
 
 
 def test_bad_sizes_are_refused(split: cp.Split) -> None:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Interactions
-from counterpop.readers import Recommendations, read_interactions, read_names, read_recommendations
+from counterpop.readers import Recommendations, read_interactions, read_names, read_recommendations, recommendations
 from counterpop.readers.ids import BLOCK, find_hashes
 from counterpop.readers.text import INFERRED_ROWS
 
@@ -831,3 +831,31 @@ def test_the_lists_that_recommend_writes_are_read_again(tmp_path: Path) -> None:
     pl.DataFrame(rows).write_ndjson(tmp_path / "lists.jsonl")
     found = read_recommendations(tmp_path / "lists.jsonl", log)
     assert found.lists.tolist() == [[1, 0], [0, -1]] and found.order == "rank"
+
+
+@pytest.mark.parametrize("by", ["rank", "score", "rows"])
+def test_lists_read_in_blocks_of_users_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Rows in any order, with repeated items and lists of all lengths; also one column at a time, from parquet."""
+    draw = np.random.default_rng(0)
+    log = read_interactions(pl.DataFrame({"user": np.arange(300) % 60, "item": np.arange(300) % 41}))
+    frame = pl.DataFrame({"user": draw.integers(0, 60, 700), "item": draw.integers(0, 41, 700)})
+    if by != "rows":
+        frame = frame.with_columns(pl.Series(by, draw.permutation(700) + 1.0))
+    expected: dict[int, list[int]] = {}
+    order = frame if by == "rows" else frame.sort(by, descending=by == "score", maintain_order=True)
+    for user, item in order.select("user", "item").rows():
+        mine = expected.setdefault(user, [])
+        if item not in mine:
+            mine.append(item)
+    frame.write_parquet(tmp_path / "lists.parquet")
+    for size in (1, 7, 1 << 16):
+        monkeypatch.setattr(recommendations, "BLOCK_USERS", size)
+        for source in (frame, tmp_path / "lists.parquet"):
+            found = read_recommendations(source, log)
+            lists = {int(u): [int(i) for i in row if i >= 0] for u, row in zip(found.users, found.lists, strict=True)}
+            assert lists == expected and found.order == by
+            assert found.notes["repeated"] == 700 - sum(map(len, expected.values()))
+            assert found.lists.shape[1] == max(map(len, expected.values()))
+            assert read_recommendations(source, log, k=3).notes["beyond_k"] == sum(
+                max(0, len(items) - 3) for items in expected.values()
+            )

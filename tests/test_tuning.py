@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from builders import make_log, random_log, vectors_for
+from counterpop import artifacts
 from counterpop import grid as grid_layout
-from counterpop.directions import Directions, find_directions
+from counterpop.adjustment import adjust
+from counterpop.directions import Directions, find_directions, lean_of
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, measure, measure_model
+from counterpop.evaluation import PER_USER, evaluate, measure, measure_model
 from counterpop.interactions import Interactions, join, pair_keys
-from counterpop.ranking import tie_order
+from counterpop.ranking import rank, tie_order
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Dials, Model, Run
-from counterpop.splits import Split
+from counterpop.splits import Split, split_from_logs
 from counterpop.tuning import STRENGTHS, Grid, choose_strengths, search_strengths, trace_frontier, tune
 from counterpop.tuning import search as tuning
 from counterpop.tuning.proof import FOLDS, CrossFit, Folded, Frontier, Way, deal_folds
@@ -329,6 +332,20 @@ def test_the_point_of_most_gain_is_the_grid_s_maximum(run: Run, split: Split) ->
     assert grid.at(fairest.item_strength, fairest.user_strength)["gini"] == grid.values["gini"].min()
 
 
+def test_every_part_is_searched_once(run: Run, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[Interactions] = []
+
+    def search(*case: object, **options: object) -> Grid:
+        searched.append(case[3])
+        return search_strengths(*case, **options)
+
+    monkeypatch.setattr("counterpop.tuning.choosing.search_strengths", search)
+    for how in ({"point": "gain"}, {"point": "gain", "prove": False}, {}):
+        searched.clear()
+        tune(run, split, **how)
+        assert searched == [split.valid, split.development.ordinary]
+
+
 def test_tune_cannot_see_the_test_part(run: Run, split: Split) -> None:
     known = split.development
     everything = np.argwhere(np.ones((split.train.n_users, 3)))
@@ -480,6 +497,80 @@ def test_a_refit_has_the_kind_of_directions_that_was_chosen(run: Run, split: Spl
     assert np.array_equal(found.trial.item_direction, first.item)
     assert np.array_equal(found.item_direction, second.item)
     assert (found.to_json()["item_direction"], found.to_json()["user_direction"]) == found.kinds
+
+
+# --- strengths by user ---
+
+
+def test_one_pass_with_leans_equals_separate_evaluations(split: Split) -> None:
+    vectors, directions = exact_case(split.train)
+    lean = (np.random.default_rng(3).integers(-8, 9, split.train.n_users) / 4).astype(np.float32)
+    axes = (0.0, 0.5, 1.0, 2.0), (-0.5, 0.0, 0.25)
+    grid = search_strengths(
+        vectors, directions, split.train, split.valid, item_strengths=axes[0], user_strengths=axes[1], lean=lean
+    )
+    users, ties = np.flatnonzero(split.valid.user_counts).astype(np.int32), tie_order(vectors.item_ids)
+    model = Recommender(directions.item, directions.user, 0.0, 0.0, embeddings=vectors, seen=split.train)
+    for (n, first), (m, second) in itertools.product(*map(enumerate, axes)):
+        queries = model.query(vectors.user_vectors[users], first + second * lean[users], 0.0)
+        lists, _ = rank(queries, vectors.item_vectors, 20, users=users, seen=[split.train], ties=ties)
+        expected = measure(lists, users, split.train, split.valid, resamples=0)
+        for name in METRICS:
+            assert grid.values[name][n, m] == pytest.approx(getattr(expected, name), abs=1e-9), name
+
+
+def two_kinds_of_users() -> tuple[Run, Split]:
+    """Half of the users like popular items and half do not, which their history shows; the model believes all do."""
+    draw = np.random.default_rng(0)
+    fame = np.repeat([3.0, 0.0], [40, 360])
+    kind = np.repeat([1, 0], 300)
+    taste, items = draw.normal(size=(600, 4)), draw.normal(size=(400, 4))
+    wish = taste @ items.T + np.where(kind[:, None] == 1, 2 * fame, 0) + draw.gumbel(size=(600, 400))
+    order = np.argsort(-wish, axis=1)[:, :24]
+    rows = np.stack([np.repeat(np.arange(600), 24), order.ravel()], axis=1)
+    part = np.tile([0] * 16 + [1] * 4 + [2] * 4, (600, 1))
+    part = draw.permuted(part, axis=1).ravel()
+    train, valid, test = (make_log(rows[part == n], 600, 400) for n in range(3))
+    split = split_from_logs(train, test, valid)
+    users = np.hstack([taste, np.ones((600, 1))]).astype(np.float32)
+    vectors = Embeddings(users, np.hstack([items, fame[:, None]]).astype(np.float32), train.user_ids, train.item_ids)
+    return Run(Model(vectors, dials=BOTH_SIDES)), split
+
+
+def test_strengths_differ_by_user_where_users_differ(tmp_path: Path) -> None:
+    run, split = two_kinds_of_users()
+    assert lean_of(split.train)[:300].mean() > 0.8 > -0.8 > lean_of(split.train)[300:].mean()
+    for point in ("balanced", "gain"):
+        same, own = (tune(run, split, point=point, by_user=by_user) for by_user in (False, True))
+        assert same.lean == 0 and own.lean < 0 and own.user_strength == 0
+        assert "for each standard deviation of lean to popular items" in own.sentence
+        assert own.points[point].lean == own.to_json()["lean"] == own.lean
+        assert own.points[point].gain > same.points[point].gain
+        figures = [evaluate(one, split, on="valid", resamples=0).adjusted.recall for one in (same, own)]
+        assert figures[1] > figures[0] + 0.01
+        assert figures[1] == pytest.approx(own.measured["recall"])
+        assert evaluate(own, split, resamples=0).adjusted.recall > evaluate(same, split, resamples=0).adjusted.recall
+    users = np.array([0, 5, 599], dtype=np.int32)
+    strengths = (own.item_strength + own.lean * lean_of(own.seen)[users]).astype(np.float32)
+    queries = own.query(own.embeddings.user_vectors[users], strengths)
+    lists, _ = rank(queries, own.embeddings.item_vectors, 20, users=users, seen=[own.seen], ties=own.ties)
+    assert np.array_equal(own.recommend(users)[0], lists)
+    assert [row.item for row in own.explain(5)[1]] == lists[1].tolist()
+    artifacts.save_run(run, tmp_path / "run", split)
+    artifacts.save_tuning(tmp_path / "run", own, own.grid, own.to_json())
+    assert np.array_equal(artifacts.load(tmp_path / "run").recommend(users)[0], lists)
+    valid = artifacts.load_run(tmp_path / "run").recommender(split.development, "valid")
+    assert evaluate(valid, split, on="valid", resamples=0).adjusted.recall == pytest.approx(figures[1])
+    with pytest.raises(InputError, match="item vectors cannot hold strengths that differ by user"):
+        adjust(own.embeddings, own)
+
+
+def test_strengths_are_the_same_for_all_where_users_do_not_differ(run: Run, split: Split) -> None:
+    same, own = (tune(run, split, by_user=by_user) for by_user in (False, True))
+    assert own.lean == 0 and own.by_lean is None
+    assert same_adjustment(own, same) and own.points == same.points
+    with pytest.raises(InputError, match="by_user must be proven on a metric of single users"):
+        tune(run, split, by_user=True, target="gini")
 
 
 def test_a_proven_gain_is_taken_at_its_price(run: Run, split: Split) -> None:

@@ -49,15 +49,18 @@ class Adjustment:
     user_strength: float
     segments: Segments | None = None
     """Strengths by segment of users, if they were proven better than one pair for all."""
+    lean: float = 0.0
+    """What a `Recommender` adds to a user's item strength for each standard deviation by which their history leans to
+    popular items (see `lean_of`), if that was proven better than one strength for all. `query` does not use it."""
 
     def __post_init__(self) -> None:
-        for name in ("item_strength", "user_strength"):
+        for name in ("item_strength", "user_strength", "lean"):
             if not np.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, got {getattr(self, name)!r}")
 
     def with_strengths(self, item_strength: float, user_strength: float) -> Self:
-        """The same directions at other strengths."""
-        return replace(self, item_strength=item_strength, user_strength=user_strength)
+        """The same directions at other strengths, the same for all users."""
+        return replace(self, item_strength=item_strength, user_strength=user_strength, lean=0.0)
 
     def query(
         self,
@@ -102,6 +105,8 @@ def adjust(embeddings: Embeddings, adjustment: Adjustment) -> Embeddings:
 
     P'.Q' ranks exactly like `query(P).Q`; use this form if you have to store vectors.
     """
+    if adjustment.lean:
+        raise InputError("item vectors cannot hold strengths that differ by user; store the queries of users instead")
     a, b = (np.asarray(s, np.float32) for s in (adjustment.item_strength, adjustment.user_strength))
     return replace(
         embeddings,

@@ -111,6 +111,15 @@ def mean_fame(log: Interactions) -> NDArray[np.float64]:
     return np.bincount(log.user_ix, fame, log.n_users) / np.maximum(1, log.user_counts)
 
 
+def lean_of(log: Interactions) -> FloatArray:
+    """(U,) `mean_fame` in standard deviations from its mean over users, at most 3; 0 for users without items."""
+    fame, known = mean_fame(log), log.user_counts > 0
+    if not known.any():
+        return np.zeros(log.n_users, dtype=np.float32)
+    spread = max(float(fame[known].std()), 1e-12)
+    return np.where(known, np.clip((fame - fame[known].mean()) / spread, -3, 3), 0).astype(np.float32)
+
+
 def _regress(target: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ridge regression of the target on the vectors, without intercept; the penalty does not depend on their scale."""
     gram = vectors.T @ vectors

@@ -149,7 +149,8 @@ def evaluate(
         if recommender.refit and recommender.trial is None:
             raise InputError(f"this model was trained on the {on} pairs and has no `trial`; evaluate it on test")
         first = recommender.trial or recommender
-        adjusted, log = replace(first.with_strengths(*strengths), seen=known.train), known.train
+        first = replace(first.with_strengths(*strengths), lean=recommender.lean)
+        adjusted, log = replace(first, seen=known.train), known.train
     how: dict[str, Any] = {"resamples": resamples, "seed": seed, "threads": threads}
     before, after = (
         measure_model(model, held, k, log=log, **how) for model in (adjusted.with_strengths(0.0, 0.0), adjusted)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
+from counterpop.directions import lean_of
 from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.interactions import IntArray, Interactions
 from counterpop.ranking import rank, score_blocks, tie_order
@@ -61,6 +62,15 @@ class Recommender(Adjustment):
         """(I,) the order among items of equal score: see `tie_order`."""
         return tie_order(self.embeddings.item_ids)
 
+    @cached_property
+    def leans(self) -> FloatArray:
+        """(U,) how far each user's history leans to popular items: see `lean_of`."""
+        return lean_of(self.seen)
+
+    def item_strengths_of(self, users: IntArray) -> float | FloatArray:
+        """The tuned item strength of users at these positions: one for all, or one for each if they differ."""
+        return self.item_strength + np.float32(self.lean) * self.leans[users] if self.lean else self.item_strength
+
     def recommend(
         self,
         users: IntArray,
@@ -74,7 +84,8 @@ class Recommender(Adjustment):
 
         Strengths default to the tuned ones. If fewer than k items are left for a user, -1 fills the list.
         """
-        queries = self.query(self.embeddings.user_vectors[users], item_strength, user_strength)
+        of_items = self.item_strengths_of(users) if item_strength is None else item_strength
+        queries = self.query(self.embeddings.user_vectors[users], of_items, user_strength)
         items = self.embeddings.item_vectors
         return rank(queries, items, k, users=users, seen=[self.seen], ties=self.ties, threads=threads)
 
@@ -87,7 +98,8 @@ class Recommender(Adjustment):
         conformity direction gives, b (u.p)(p.Q_i), what the popular direction gives, a (u'.q)(q.Q_i), and
         the adjusted score. Ranks start at 1 and count only items that the user has not seen.
         """
-        a = self.item_strength if item_strength is None else item_strength
+        own = self.item_strengths_of(np.array([user], dtype=np.int32)) if item_strength is None else item_strength
+        a = float(np.ravel(own)[0])
         b = self.user_strength if user_strength is None else user_strength
         vectors = self.embeddings
         orders = [self._order(user, *strengths) for strengths in ((0.0, 0.0), (a, b))]

@@ -79,8 +79,9 @@ def read_adjustment(contents: Contents) -> Adjustment:
     if saved := tuning.get("segments"):
         pairs = tuple((item, user) for item, user in saved["strengths"])
         segments = Segments(saved["by"], tuple(saved["bounds"]), pairs)
-    return Adjustment(tensors["item_direction"], tensors["user_direction"], *strengths, segments)
+    lean = tuning.get("lean", 0.0)  # folders written before it existed have none
+    return Adjustment(tensors["item_direction"], tensors["user_direction"], *strengths, segments, lean)
 
 
 def strengths_of(adjustment: Adjustment) -> dict[str, Any]:
-    return {name: getattr(adjustment, name) for name in ("item_strength", "user_strength", "segments")}
+    return {name: getattr(adjustment, name) for name in ("item_strength", "user_strength", "segments", "lean")}

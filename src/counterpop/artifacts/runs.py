@@ -84,7 +84,7 @@ class SavedRun:
             by = tuning.get("item_direction"), tuning.get("user_direction")
             directions = find_directions(model, self.trained_on(known, on), *by)
             strengths = tuning.get("item_strength", 0.0), tuning.get("user_strength", 0.0)
-            adjustment = Adjustment(directions.item, directions.user, *strengths)
+            adjustment = Adjustment(directions.item, directions.user, *strengths, lean=tuning.get("lean", 0.0))
         return Recommender(
             **vars(adjustment),
             embeddings=model.embeddings,
@@ -109,7 +109,7 @@ def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) 
     saved, split = load_tested(path)
     model = saved.recommender(split.development)
     models = {"as trained": model.with_strengths(0.0, 0.0)}
-    if model.item_strength or model.user_strength:
+    if model.item_strength or model.user_strength or model.lean:
         models["adjusted"] = model
     log = saved.trained_on(split.development)
     more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}

@@ -40,7 +40,9 @@ def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, *
     model = artifacts.load(run)
     names = ("item_strength", "user_strength")
     strengths = {name: getattr(model, name) if options[name] is None else options[name] for name in names}
-    model, seen = model.with_strengths(**strengths), model.seen
+    if any(options[name] is not None for name in names):
+        model = model.with_strengths(**strengths)  # the same for all users
+    seen = model.seen
     at = np.arange(seen.n_users, dtype=np.int32) if users is None else seen.user_positions(read_users(users))
     with working(f"ranking for {len(at):,} users"):
         items, scores = model.recommend(at, k)

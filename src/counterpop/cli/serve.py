@@ -26,6 +26,14 @@ from counterpop.errors import InputError
 @click.option("--names", type=click.Path(), help="Table with the names of the items.")
 @click.option("--item", default="item", show_default=True, help="Column of item ids in that table.")
 @click.option("--name", default="name", show_default=True, help="Column of names in that table.")
+@click.option("--category", multiple=True, help="Column of categories in that table, for the gauges; repeatable.")
+@click.option(
+    "--window",
+    type=click.IntRange(0, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="How many of the last lists to keep for exposure gauges and /audit?of=window; 0 for none.",
+)
 @click.option(
     "--unknown",
     type=click.Choice(["popular", "404"]),
@@ -43,7 +51,7 @@ from counterpop.errors import InputError
 @seed_option()
 @shell
 def command(
-    run: str, token_file: str | None, names: str | None, item: str, name: str, quiet: bool, **options: Any
+    run: str, token_file: str | None, names: str | None, category: tuple[str, ...], quiet: bool, **options: Any
 ) -> dict[str, Any]:
     """Serve a run: recommendations over HTTP, and a dashboard at /.
 
@@ -61,6 +69,7 @@ def command(
     options.pop("seed")
     tokens = TokenFile(token_file) if token_file else ()
     tls = {name: options.pop(name) for name in ("ssl_certfile", "ssl_keyfile")}
+    columns = {side: options.pop(side) for side in ("item", "name")}
     with ExitStack() as spinner:
         spinner.enter_context(working(f"loading {run}"))
 
@@ -68,5 +77,5 @@ def command(
             spinner.close()
             console.print(f"Serving {run} at {url} (Ctrl-C stops).")
 
-        source = source_of(run, names, item, name)
+        source = source_of(run, names, **columns, categories=category)
         return {"run": run, **serve(source, tokens=tokens, tls=tls, announce=announce, **options)}

@@ -30,6 +30,11 @@ from counterpop.tuning import tune
 @floor_option()
 @k_option()
 @direction_or_auto_options
+@click.option(
+    "--by-user",
+    is_flag=True,
+    help="Also try item strengths that depend on how far a user's history leans to popular items.",
+)
 @seed_option(help="Deals the users into folds.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -41,7 +46,8 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     is not opened.
     MACR has only a user strength, its c. Models without strengths (plain, IPS, CausE, DICE) stay at 0; naming a
     direction applies the gradient method's adjustment to them. --item-direction auto takes the default or the
-    ridge directions, whichever does better; that choice is part of what is proven.
+    ridge directions, whichever does better; that choice is part of what is proven. Strengths --by-user are taken
+    only if they are significantly better than one strength for all.
 
     \b
     gain      the grid's maximum, proven or not, as in the paper
@@ -54,7 +60,7 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
             tuned = tune(saved.run, saved.known, **options)
         grid, chosen = tuned.grid, options | tuned.to_json()
         artifacts.save_tuning(saved, tuned, grid, chosen)
-    plain, adjusted = grid.at(0.0, 0.0), grid.at(tuned.item_strength, tuned.user_strength)
+    plain, adjusted = grid.at(0.0, 0.0), tuned.measured
     if not quiet:
         if not tuned.points:
             output.print(f"{saved.run.settings['method']} has no strengths to tune, so they are 0.")

@@ -47,8 +47,8 @@ class Cell:
         "user off"."""
         if not self.records:
             return None
-        parts = [record[kind] for record in self.records]
-        return over_seeds([one[metric] for one in parts], [one["draws"][metric] for one in parts], self.title + kind)
+        parts = [record[kind] for record in self.records]  # of the same runs: one draw of seeds serves every kind
+        return over_seeds([one[metric] for one in parts], [one["draws"][metric] for one in parts], self.title)
 
     def figure(self, metric: str, kind: str = "adjusted") -> dict[str, Any] | None:
         """The same as `table3.json` holds it."""

@@ -13,7 +13,7 @@ from counterpop.paper.pictures import explained_by_one_dial
 from counterpop.paper.plan import BACKBONE_TITLES
 from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS
 from counterpop.paper.results import OWN, Claim, Item, Table, judge_cases, judge_similar
-from counterpop.paper.runs import ESTIMATORS, Bench
+from counterpop.paper.runs import Bench
 from counterpop.paper.uncertainty import Spread, over_seeds
 
 CLOSE = 0.03  # a relative difference in recall that we call the same
@@ -25,7 +25,7 @@ def make_directions(bench: Bench) -> Item:
     """The method with each estimator of its directions, on every data set."""
     cells = [run_cell(bench, dataset, backbone, OURS) for backbone in BACKBONES for dataset in DATASETS]
     there = [cell for cell in cells if cell.estimated]
-    rows = [_row(cell, n) for cell in there for n in range(len(ESTIMATORS))]
+    rows = [_row(cell, n) for cell in there for n in range(len(cell.estimated[0]["estimators"]))]
     angles = [_angle(cell) for cell in there]
     tables = (
         Table(
@@ -90,6 +90,11 @@ def _row(cell: Cell, n: int) -> dict[str, Any]:
     }
 
 
+def _place(cell: Cell) -> int:
+    """Where the estimators have mean vectors on both sides."""
+    return [(one["item"], one["user"]) for one in cell.estimated[0]["estimators"]].index(("head-mean", "mean"))
+
+
 def _cells_of(row: dict[str, Any]) -> list[Any]:
     place = f"{BACKBONE_TITLES[row['backbone']]} {TITLES[row['dataset']]}"
     return [place, *list(row.values())[2:]]
@@ -108,8 +113,9 @@ def _angle(cell: Cell) -> dict[str, Any]:
 
 def _claims(cells: list[Cell], angles: list[dict[str, Any]]) -> list[Claim]:
     own = {cell.place: _spread(cell, 0) for cell in cells}
-    means = ESTIMATORS.index(("head-mean", "mean"))
-    effects = {cell.place: _spread(cell, means).over(own[cell.place]) for cell in cells if own[cell.place].mean > 0}
+    effects = {
+        cell.place: _spread(cell, _place(cell)).over(own[cell.place]) for cell in cells if own[cell.place].mean > 0
+    }
     text = f"Mean vectors, which need no record of training, do as well as the ledger (recall within {CLOSE:.0%})."
     claims = [judge_similar(OWN, text, effects, CLOSE)]
     known = {row["cell"]: row["explained"] for row in angles if row["explained"] is not None}

@@ -22,7 +22,7 @@ MOST_CANDIDATES = 8
 QUICK_CANDIDATES = 2
 SEARCHED = ("loss", "lr", "reg", "initial_scale", "negatives", "epochs")  # what candidates differ in, with the options
 LOOKS: dict[str, dict[str, Any]] = {"mf": {"check_every": 20, "patience": 5}}  # half as many as by default
-QUICK_USERS = 1500
+QUICK_USERS = 1000
 QUICK: dict[str, dict[str, Any]] = {
     "mf": {"dim": 16, "epochs": 10, "check_every": 5, "lr": 0.1},
     "lightgcn": {"dim": 8, "epochs": 2, "check_every": 1},

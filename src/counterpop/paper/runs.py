@@ -28,13 +28,18 @@ FOLD_STREAM = 704
 ESTIMATORS = (  # of the item and the user direction; the first is the method's own
     ("ledger", "ledger"),
     ("ledger-pull", "ledger"),
+    ("mean", "ledger"),
     ("head-mean", "ledger"),
     ("popularity-mean", "ledger"),
     ("head-minus-tail", "ledger"),
+    ("svd", "ledger"),
+    ("ridge", "ledger"),
     ("ledger", "mean"),
-    ("ledger", "active-mean"),
+    ("ledger", "ridge"),
     ("head-mean", "mean"),
+    ("ridge", "ridge"),
 )
+QUICK_ESTIMATORS = (ESTIMATORS[0], ("head-mean", "mean"))
 
 Watch = Callable[[str], AbstractContextManager[Any]]
 
@@ -186,7 +191,7 @@ class Bench:
                 "users": len(adjusted.users),
                 "all_users": everybody(split),
                 "adjusted": {**adjusted.to_json(), "draws": draws_of(adjusted)},
-                "plain": self._at(fitted, split, (0.0, 0.0)),
+                "plain": self.tools.measure(final.with_strengths(0.0, 0.0), split).to_json(),
                 "vectors": measure_vectors(fitted.run.embeddings, train),
             }
             grid, recall = fitted.grid, np.asarray(fitted.grid.values["recall"])
@@ -208,6 +213,7 @@ class Bench:
 
         "cosines" are with the method's own directions, "both" between the item and the user direction.
         """
+        estimators = QUICK_ESTIMATORS if self.plan.quick else ESTIMATORS
 
         def make() -> Record:
             split = self.split(name)
@@ -216,21 +222,21 @@ class Bench:
             first, final = known.train, _train_of(run, split)
             own = cp.find_directions(run.final, final)
             rows = []
-            for item, user in ESTIMATORS:
+            for item, user in estimators:
                 named = {"item": item, "user": user}
                 grid = self._grid(run.model, known, cp.find_directions(run.model, first, **named))  # type: ignore[arg-type]
                 directions = cp.find_directions(run.final, final, **named)  # type: ignore[arg-type]
                 strengths = cp.choose_strengths(grid)
                 model = replace(fitted.tuned, item_direction=directions.item, user_direction=directions.user)
                 measures = self.tools.measure(model.with_strengths(*strengths), split)
-                cosines = [float(getattr(directions, side) @ getattr(own, side)) for side in ("item", "user")]
+                cosines = [abs(float(getattr(directions, side) @ getattr(own, side))) for side in ("item", "user")]
                 row = {**named, "strengths": strengths, "valid": grid.at(*strengths)["recall"], "cosines": cosines}
                 rows.append(row | figures_of(measures.to_json()) | {"draws": draws_of(measures)})
             both = float(own.item @ own.user)
             ledger = run.ledger
             return {"estimators": rows, "both": both, "cancels": cancelling(ledger, final) if ledger else None}
 
-        key = self.key("directions", name, settings) | {"estimators": ESTIMATORS}
+        key = self.key("directions", name, settings) | {"estimators": estimators}
         return self.cache.get(key, make)
 
     def timed(self, name: str, settings: Mapping[str, Any]) -> Record:

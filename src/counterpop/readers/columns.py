@@ -48,6 +48,23 @@ def read_columns(
     return table, {role: column.filter(kept) for role, column in columns.items()}
 
 
+def each_column(source: Any, asked: Roles) -> Iterator[tuple[str, Any, pl.Series]]:
+    """The label of the source, a role and its cleaned column, one after the other, in the order of the roles.
+
+    From parquet, columns are read one at a time, so that a caller who lets go of each needs memory for one.
+    """
+    table = _open(source, asked, None)
+    chosen = table.choose(asked)
+    whole = None if table.columnar else table.take(chosen)
+    for role, name in chosen.items():
+        column = (table.take({role: name}) if whole is None else whole)[role]
+        if not len(column):
+            raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
+        yield table.label, role, _CLEANERS.get(role, _text)(column, name, table.label)
+    if table.note:
+        warnings.warn(CounterpopWarning(table.note), stacklevel=3)
+
+
 def _ignored_ratings(table: Table, asked: Roles) -> str:
     """A note if the source of a log has ratings; the weights of a matrix are none."""
     column = asked.get("rating") or "rating"
@@ -97,7 +114,7 @@ def _open_file(path: Path, asked: Roles, header: Header) -> Table:
     if kind == "txt":
         return open_lines(path, asked, header)
     if kind == "parquet":
-        return open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet")
+        return open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet", columnar=True)
     if kind in ("jsonl", "ndjson"):
         return open_frame(str(path), pl.scan_ndjson(path, infer_schema_length=None), "JSON lines")
     if kind == "xlsx":
@@ -122,7 +139,7 @@ def _open_files(path: Path) -> Table:
             raise InputError(f"{path} is missing; pass the path of a file, of a folder of parquet files, or a pattern")
         if any(file.suffix.lower() != ".parquet" for file in files):
             raise InputError(f"a pattern must name parquet files, but {path} names others; pass them one by one")
-    return open_frame(f"{path} ({len(files)} files)", pl.scan_parquet(files, glob=False), "parquet")
+    return open_frame(f"{path} ({len(files)} files)", pl.scan_parquet(files, glob=False), "parquet", columnar=True)
 
 
 def _numbers(column: pl.Series, name: str, label: str) -> pl.Series:

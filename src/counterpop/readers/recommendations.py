@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions, as_ids, places_in_groups
-from counterpop.readers.columns import read_columns
+from counterpop.readers.columns import each_column
 from counterpop.readers.ids import index_ids
+from counterpop.readers.tables import Roles
+
+BLOCK_USERS = 1 << 16  # whose lists are sorted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,23 +59,34 @@ def read_recommendations(
     >>> log.user_ids[read.users].tolist(), read.lists.tolist(), read.order
     (['a', 'b'], [[1, -1], [0, 1]], 'score')
     """
-    table, columns = read_columns(source, {"user": user, "item": item, "rank": rank, "score": score})
-    log, user_ix, unknown_users = _place(columns["user"], log, "user", keep_unknown)
-    log, item_ix, unknown_items = _place(columns["item"], log, "item", keep_unknown)
-    order: Literal["rank", "score", "rows"] = "rank" if "rank" in columns else "score" if "score" in columns else "rows"
-    by = np.zeros(len(user_ix)) if order == "rows" else columns[order].to_numpy()
-    rows = pl.DataFrame({"user": user_ix, "item": item_ix, "by": -by if order == "score" else by})
-    first = rows.sort("user", "by", maintain_order=True).unique(["user", "item"], keep="first", maintain_order=True)
-    if order == "rank":
-        _check_ranks(first, log, table.label)
-    lists, users = _as_lists(first, k, log.n_items)
-    notes = {
-        "unknown_users": unknown_users,
-        "unknown_items": unknown_items,
-        "repeated": len(rows) - len(first),
-        "beyond_k": len(first) - int((lists >= 0).sum()),
-    }
-    return Recommendations(lists, users, log, order, notes)
+    asked: Roles = {"user": user, "item": item, "rank": rank, "score": score}
+    label, by, positions, unknown = "", None, {}, {}
+    order: Literal["rank", "score", "rows"] = "rows"
+    for label, role, column in each_column(source, asked):  # noqa: B007
+        if role in ("user", "item"):
+            log, positions[role], unknown[role] = _place(column, log, role, keep_unknown)
+        elif by is None:  # the rank comes first, and a score beside it is not needed
+            order, by = role, column.to_numpy()
+        del column
+    rows = _Rows(positions["user"], positions["item"], by, order == "score")
+    lists, users, repeated, beyond = _as_lists(rows, k, log, label, ranked=order == "rank")
+    notes = {"unknown_users": unknown["user"], "unknown_items": unknown["item"]}
+    return Recommendations(lists, users, log, order, notes | {"repeated": repeated, "beyond_k": beyond})
+
+
+class _Rows(NamedTuple):
+    """Rows of lists in any order: user and item positions, and what each list is sorted by."""
+
+    user: IntArray
+    item: IntArray
+    by: NDArray[np.float64] | None
+    falling: bool
+
+    def frame(self, part: slice) -> pl.DataFrame:
+        """Some rows, sorted by user and place, each item of a list once."""
+        by = np.zeros(part.stop - part.start) if self.by is None else self.by[part]
+        rows = pl.DataFrame({"user": self.user[part], "item": self.item[part], "by": -by if self.falling else by})
+        return rows.sort("user", "by", maintain_order=True).unique(["user", "item"], keep="first", maintain_order=True)
 
 
 def _place(
@@ -107,11 +122,30 @@ def _check_ranks(rows: pl.DataFrame, log: Interactions, label: str) -> None:
         )
 
 
-def _as_lists(rows: pl.DataFrame, k: int | None, n_items: int) -> tuple[IntArray, IntArray]:
-    """(B, K) items and (B,) users of rows that are sorted by user and place."""
-    users, sizes = np.unique(rows["user"].to_numpy(), return_counts=True)
-    place = places_in_groups(sizes)
-    lists = np.full((len(users), min(k or int(sizes.max()), n_items)), -1, dtype=np.int32)
-    kept = place < lists.shape[1]
-    lists[np.repeat(np.arange(len(users)), sizes)[kept], place[kept]] = rows["item"].to_numpy()[kept]
-    return lists, users
+def _as_lists(
+    rows: _Rows, k: int | None, log: Interactions, label: str, *, ranked: bool
+) -> tuple[IntArray, IntArray, int, int]:
+    """(B, K) items, (B,) users, and how many rows repeat an item or lie beyond k. Users are sorted in blocks."""
+    if (rows.user[1:] < rows.user[:-1]).any():
+        order = np.argsort(rows.user, kind="stable")
+        rows = _Rows(rows.user[order], rows.item[order], None if rows.by is None else rows.by[order], rows.falling)
+        del order
+    starts = np.append(np.flatnonzero(np.append(True, rows.user[1:] != rows.user[:-1])), len(rows.user))
+    users, longest, kept_rows, repeated = rows.user[starts[:-1]], 0, 0, 0
+    lists = np.full((len(users), min(k or int(np.diff(starts).max()), log.n_items)), -1, dtype=np.int32)
+    for at in range(0, len(users), BLOCK_USERS):
+        block = slice(at, min(at + BLOCK_USERS, len(users)))
+        part = slice(int(starts[block.start]), int(starts[block.stop]))
+        first = rows.frame(part)
+        if ranked:
+            _check_ranks(first, log, label)
+        sizes = np.unique(first["user"].to_numpy(), return_counts=True)[1]
+        place = places_in_groups(sizes)
+        kept = place < lists.shape[1]
+        row = np.repeat(np.arange(block.start, block.stop), sizes)
+        lists[row[kept], place[kept]] = first["item"].to_numpy()[kept]
+        longest, kept_rows = max(longest, int(sizes.max())), kept_rows + int(kept.sum())
+        repeated += part.stop - part.start - len(first)
+    if longest < lists.shape[1]:  # what seemed longer repeats items
+        lists = np.ascontiguousarray(lists[:, :longest])
+    return lists, users, repeated, len(rows.user) - repeated - kept_rows

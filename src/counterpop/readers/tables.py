@@ -33,6 +33,7 @@ class Table(NamedTuple):
     shape: tuple[int, int] | None = None  # of a matrix: its empty rows and columns are users and items too
     declared: Mapping[str, str] = {}  # {role: column} where the format itself says what a column is
     note: str = ""  # how the source was read, if another reading was possible
+    columnar: bool = False  # whether reading one column costs only that column
 
     def choose(self, asked: Roles) -> dict[str, str]:
         """{role: column} for each column that is asked for or found by its name."""
@@ -53,13 +54,13 @@ class Table(NamedTuple):
         return chosen
 
 
-def open_frame(label: str, frame: pl.LazyFrame, kind: str = "a table") -> Table:
+def open_frame(label: str, frame: pl.LazyFrame, kind: str = "a table", *, columnar: bool = False) -> Table:
     def take(chosen: dict[str, str]) -> pl.DataFrame:
         with readable(label, kind):
             return frame.select(pl.col(name).alias(role) for role, name in chosen.items()).collect()
 
     with readable(label, kind):
-        return Table(label, frame.collect_schema().names(), take)
+        return Table(label, frame.collect_schema().names(), take, columnar=columnar)
 
 
 def open_pandas(frame: Any) -> Table:

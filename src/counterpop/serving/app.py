@@ -30,17 +30,19 @@ def create_app(
     tokens: Sequence[str] | Callable[[], Sequence[str]] = (),
     hosts: frozenset[str] | None = None,
     look_every: float = 1.0,
+    window: int = 10_000,
 ) -> Guard:
     """An ASGI application that serves the source's current run, which is loaded here.
 
     `unknown` decides what a user without a vector gets: the common list, or 404. With `tokens`, every path
     except the page and the probes requires one of them. `hosts` are the only host names it answers to (None:
-    any). Every `look_every` seconds it checks the source for a new run.
+    any). Every `look_every` seconds it checks the source for a new run. The last `window` lists are kept for the
+    gauges of /metrics and for /audit; 0 keeps none.
     """
     if not 0 < look_every < math.inf:
         raise InputError(f"look_every must be a number of seconds above 0, got {look_every}")
     counts = Counts()
-    watch = Watch(source, counts)
+    watch = Watch(source, counts, window)
     pool = ThreadPoolExecutor(core_count(), "counterpop-batch")
 
     @asynccontextmanager

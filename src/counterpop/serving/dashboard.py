@@ -18,6 +18,7 @@ from counterpop.serving.model import ServedModel, find
 from counterpop.serving.refusals import Refusal
 from counterpop.serving.routes import Routes, dial_of, json_response, user_position
 from counterpop.serving.watching import aside
+from counterpop.serving.window import audit_window
 
 FOUND_USERS = 20
 KEPT_AUDITS = 8
@@ -117,9 +118,21 @@ class Dashboard(Routes):
         return json_response({"detail": "the metrics are still being measured; ask again in a second"}, 202)
 
     async def audit(self, asked: Annotated[shapes.Auditing, Query()]) -> Response:
-        """An audit of everybody's lists at these strengths."""
+        """An audit of everybody's lists at these strengths, or of the lists that were served last."""
         model, version = self.watch.model, self.watch.version
+        if asked.of == "window":
+            return await self._audit_window(model, asked)
         return json_response(await self.audits.of(model, version, dial_of(model, asked)))
+
+    async def _audit_window(self, model: ServedModel, asked: shapes.Auditing) -> Response:
+        window, tuned = (
+            self.watch.window,
+            dial_of(model, asked.model_copy(update={"item_strength": None, "user_strength": None})),
+        )
+        found = await self.in_pool(lambda: audit_window(model, window, asked.k))
+        if found is None:
+            raise Refusal(404, "the window holds no list of a known user yet; ask again after some have been served")
+        return json_response({"run": model.name, **tuned, **found})
 
 
 def _page(content: bytes, kind: str) -> Callable[[], Any]:

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,13 @@ OPEN_PATHS = frozenset(("/", "/page.js", "/curve.js", "/page.css", "/healthz", "
 PROBES = frozenset(("/healthz", "/readyz"))  # answered however busy the server is
 HEADERS = 1 << 16  # bytes that the headers of a request may have
 WRONG_TOKENS, WINDOW = 20, 60.0  # so many from one address in this many seconds, and it has to wait
+WINDOW_GAUGES = {
+    "lists": "Lists in the window.",
+    "tail_share": "Share of a list that lies in the tail, mean over the lists.",
+    "coverage": "Share of all items that are in at least one list.",
+    "gini": "How unevenly the lists are spread over items: 0 evenly, towards 1 on few items.",
+    "popularity_lift": "How much more popular the lists are than what their users chose: 0 is as popular.",
+}
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -56,6 +63,34 @@ class Counts:
         self.fallbacks = Counter("counterpop_fallback_lists", "Lists for unknown users.", registry=self.registry)
         self.reloads = Counter("counterpop_reloads", "New runs loaded or refused.", ["result"], registry=self.registry)
         self.version = Gauge("counterpop_run_version", "Number of runs loaded so far.", registry=self.registry)
+        self.exposure = {
+            name: Gauge(f"counterpop_window_{name}", text, ["lists"], registry=self.registry)
+            for name, text in WINDOW_GAUGES.items()
+        }
+        self.groups = Gauge(
+            "counterpop_window_group_share",
+            "Share of the places that hold items of a popularity group.",
+            ["lists", "group"],
+            registry=self.registry,
+        )
+        self.categories = Gauge(
+            "counterpop_window_category_share",
+            "Share of the places that hold items of a category.",
+            ["lists", "column", "category"],
+            registry=self.registry,
+        )
+
+    def show_exposure(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Sets the gauges of the window to these figures, by kind of lists."""
+        for gauge in (*self.exposure.values(), self.groups, self.categories):
+            gauge.clear()  # so that categories of an older run do not stay
+        for lists, figures in found.items():
+            for name, gauge in self.exposure.items():
+                gauge.labels(lists).set(figures[name])
+            for column, shares in figures["shares"].items():
+                for value, share in shares.items():
+                    labels = (lists, value) if not column else (lists, column, value)
+                    (self.categories if column else self.groups).labels(*labels).set(share)
 
 
 class Guard:

@@ -16,6 +16,7 @@ from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.topk import LEFT_OUT, top_k
 from counterpop.metrics.popularity import exposure
 from counterpop.ranking import rank
+from counterpop.readers import Category
 from counterpop.recommender import Recommender
 
 LIST_LENGTH = 20  # of the lists that the fallback is counted from
@@ -42,6 +43,8 @@ class ServedModel:
     """How the strengths were chosen, as `counterpop tune --json` prints it; empty if they were not."""
     item_names: Sequence[str | None] | None = None
     """By item position, if there is a table of names."""
+    categories: Mapping[str, Category] = field(default_factory=dict)
+    """Categories of items, by the name of their column in that table."""
 
     @property
     def vectors(self) -> Embeddings:

@@ -30,5 +30,6 @@ class Probes(Routes):
         return json_response(served | sizes | {"unknown": self.unknown, "failed_reload": self.watch.failure})
 
     async def metrics(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
-        """Counts and times for Prometheus."""
+        """Counts and times for Prometheus, and what the lists in the window expose."""
+        await self.in_pool(self.watch.show_exposure)
         return Response(generate_latest(self.counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")

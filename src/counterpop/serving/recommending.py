@@ -14,6 +14,7 @@ from counterpop.serving.model import ServedModel, find
 from counterpop.serving.refusals import BODY_PROBLEMS, Refusal
 from counterpop.serving.routes import Routes, dial_of, entries, item_position, json_response, unknown_user
 
+NOBODY = np.array([-1], dtype=np.int32)  # in the window: somebody without a position
 SMALL = 4_000_000  # multiplications that may delay other requests: about a millisecond
 
 
@@ -46,6 +47,7 @@ class Recommending(Routes):
             items, scores = lists[0][0], lists[1][0]
             user, fallback = model.vectors.user_ids[at], None
         self.counts.lists.inc()
+        self.watch.keep(model, NOBODY if at is None else users, items[None])
         return json_response(dial | {"user": user, "fallback": fallback, "items": entries(model, items, scores)})
 
     async def recommend_many(self, asked: shapes.Batch) -> Response:
@@ -67,8 +69,13 @@ class Recommending(Routes):
         if self.unknown == "404" and None in at:
             raise unknown_user(model, asked.users[at.index(None)])
         known = np.array([n for n in at if n is not None], dtype=np.int32)
-        rows = iter(zip(*model.recommend(known, asked.k, asked.item_strength, asked.user_strength), strict=True))
-        common = entries(model, *model.recommend_to_anybody(asked.k)) if None in at else []
+        found = model.recommend(known, asked.k, asked.item_strength, asked.user_strength)
+        rows = iter(zip(*found, strict=True))
+        anybody = model.recommend_to_anybody(asked.k)
+        strangers = at.count(None)
+        self.watch.keep(model, known, found[0])
+        self.watch.keep(model, NOBODY.repeat(strangers), np.tile(anybody[0], (strangers, 1)))
+        common = entries(model, *anybody) if strangers else []
         return [
             {"user": user, "fallback": "popular", "items": common}
             if n is None
@@ -79,6 +86,7 @@ class Recommending(Routes):
     def _for_histories(self, model: ServedModel, asked: shapes.Batch) -> list[dict[str, Any]]:
         histories = [np.array([item_position(model, i) for i in ids], dtype=np.int32) for ids in asked.histories]
         lists = model.recommend_to(histories, asked.k, asked.item_strength, asked.user_strength)
+        self.watch.keep(model, NOBODY.repeat(len(histories)), lists[0])
         return [{"user": None, "fallback": None, "items": entries(model, *row)} for row in zip(*lists, strict=True)]
 
     async def similar(self, asked: Annotated[shapes.ForItem, Query()]) -> Response:

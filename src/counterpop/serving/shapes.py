@@ -59,6 +59,10 @@ class Dialled(Parameters):
 
 
 class Auditing(Dialled):
+    of: Literal["run", "window"] = Field(
+        "run",
+        description="Everybody's lists at these strengths, or those that were served last, whatever their strengths.",
+    )
     k: int = Field(20, ge=1, le=MOST_AUDITED_K, description="Length of the lists.")
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from counterpop.artifacts import MANIFEST, load_run
-from counterpop.readers import read_names
+from counterpop.interactions import IntArray
+from counterpop.readers import read_labels
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel
+from counterpop.serving.window import Exposure, Window
 
 T = TypeVar("T")
 log = logging.getLogger("counterpop.serving")
@@ -30,14 +32,19 @@ class Source:
 
 
 def load_served(
-    run: str | Path, names: str | Path | None = None, item: str = "item", name: str = "name"
+    run: str | Path,
+    names: str | Path | None = None,
+    item: str = "item",
+    name: str = "name",
+    categories: Sequence[str] = (),
 ) -> ServedModel:
     """A run folder ready to serve, with what the first requests need already computed.
 
-    `names` is a table with the columns `item` and `name`.
+    `names` is a table with the columns `item`, `name` and `categories`.
     """
     saved = load_run(run)
-    known = saved.known
+    known, ids = saved.known, saved.run.embeddings.item_ids
+    labels = read_labels(names, ids, item=item, name=name, categories=categories) if names else None
     recommender = saved.recommender(known)
     model = ServedModel(
         Path(run).resolve().name,
@@ -48,14 +55,15 @@ def load_served(
         known.valid,
         known.ordinary,
         saved.manifest["tuning"] or {},
-        read_names(names, saved.run.embeddings.item_ids, item=item, name=name) if names else None,
+        labels.names if labels else None,
+        labels.categories if labels else {},
     )
     _ = model.popular
     return model
 
 
-def source_of(run: str | Path, names: str | Path | None = None, item: str = "item", name: str = "name") -> Source:
-    """A run folder to watch: every new run replaces its manifest."""
+def source_of(run: str | Path, names: str | Path | None = None, **columns: Any) -> Source:
+    """A run folder to watch: every new run replaces its manifest. `columns` are those of `load_served`."""
 
     def stamp() -> object:
         try:
@@ -64,18 +72,20 @@ def source_of(run: str | Path, names: str | Path | None = None, item: str = "ite
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
 
-    return Source(lambda: load_served(run, names, item, name), stamp)
+    return Source(lambda: load_served(run, names, **columns), stamp)
 
 
 class Watch:
     """Holds the model being served. A request reads `model` once and uses it until it is answered."""
 
-    def __init__(self, source: Source, counts: Counts) -> None:
-        self.source, self.counts = source, counts
+    def __init__(self, source: Source, counts: Counts, window: int = 0) -> None:
+        self.source, self.counts, self.window_size = source, counts, window
         self.failure: str | None = None
         self.version = 0
         self.measures: dict[str, Any] | None = None
         self.measuring_failed: str | None = None
+        self._exposure: Exposure | None = None
+        self._showing = threading.Lock()
         self._stamp = source.stamp()
         self._take(source.load())
 
@@ -84,6 +94,22 @@ class Watch:
         self.measures = self.measuring_failed = None
         self.version += 1
         self.counts.version.set(self.version)
+        self.window, self._exposure = Window(self.window_size), None
+
+    def keep(self, model: ServedModel, users: IntArray, lists: IntArray) -> None:
+        """Adds lists to the window, unless a new run has taken over since."""
+        if model is self.model:
+            self.window.add(users, lists)
+
+    def show_exposure(self) -> None:
+        """Sets the gauges to what the window's lists expose now."""
+        model, window = self.model, self.window
+        if not window.size:
+            return
+        with self._showing:
+            if self._exposure is None or self._exposure.model is not model:
+                self._exposure = Exposure(model)
+            self.counts.show_exposure(self._exposure.measure(window))
 
     async def measure(self) -> None:
         """Measures every pair of slider stops for the current model."""

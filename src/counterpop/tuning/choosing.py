@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.errors import InputError
-from counterpop.evaluation import Measures
+from counterpop.evaluation import PER_USER, Measures
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Dials, Run, Strengths
 from counterpop.splits import Development, Split
@@ -29,6 +30,7 @@ from counterpop.tuning.search import Grid, Target, Tradeoff, search_strengths, t
 
 PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
+LEANS: Strengths = (-0.4, -0.2, -0.1, 0.0, 0.1, 0.2)  # added to the item strength for each standard deviation
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +79,14 @@ class TuneSettings(PointSettings):
     prove: bool = True
     """False takes the maximum of the paper's grid and proves nothing, in half the time; only with point="gain"."""
 
+    by_user: bool = False
+    """Also try item strengths that depend on how far a user's history leans to popular items (see `lean_of`). They are
+    taken only if they are significantly better than one strength for all."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.by_user and (self.target not in PER_USER or not self.prove):
+            raise InputError("by_user must be proven on a metric of single users, not on coverage, gini or prove=False")
         if not self.prove and self.point != "gain":
             raise InputError(f"prove=False goes only with point='gain', which takes a maximum, got {self.point!r}")
         if not self.prove and self.item_direction == "auto":
@@ -104,6 +112,8 @@ class Tuned(Recommender):
     """How the validation part was drawn."""
     kinds: Kinds = (None, None)
     """How the directions were found: see `find_directions`."""
+    by_lean: Grid | None = None
+    """The grid of item strengths (first) and leans (second), if item strengths differ by user."""
     points: Mapping[Which, Proof] = field(default_factory=dict)
     """What each point of the frontier would choose and is worth; empty if the model has no strengths."""
     warnings: tuple[str, ...] = ()
@@ -112,6 +122,13 @@ class Tuned(Recommender):
     def proven(self) -> bool:
         """Whether the gain of the point that was asked for is proven."""
         return bool(self.points) and self.points[self.settings.point].proven
+
+    @property
+    def measured(self) -> dict[str, float]:
+        """All metrics of the validation part at the chosen strengths."""
+        if self.by_lean is not None:
+            return self.by_lean.at(self.item_strength, self.lean)
+        return self.grid.at(self.item_strength, self.user_strength)
 
     @property
     def frontier(self) -> tuple[Tradeoff, ...]:
@@ -142,6 +159,7 @@ class Tuned(Recommender):
             "item_direction": self.kinds[0],
             "user_direction": self.kinds[1],
             **({name: value for name, value in asdict(chosen).items() if "strength" not in name} if chosen else {}),
+            "lean": self.lean,
             "proven": self.proven,
             "points": {name: asdict(point) for name, point in self.points.items()},
             "frontier": [asdict(point) for point in self.frontier],
@@ -175,34 +193,43 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
             "make the split with one (split --ordinary 0.05)"
         )
     fit = _search(run, known, dials, how)
-    way = fit.ways[0]
-    strengths = way.maximum  # the only ones, if there is nothing to tune
+    way = base = fit.ways[0]
+    pair = way.maximum  # the only one, if there is nothing to tune
     points: dict[Which, Proof] = {}
     warnings: list[str] = []
     if how.prove and max(map(len, (dials.item_strengths, dials.user_strengths))) > 1:
+        simple = replace(fit, ways=tuple(way for way in fit.ways if not way.by_user), known={})
+        if len(simple.ways) < len(fit.ways):
+            fit = fit.if_better(how.point, simple)
         proofs = {which: fit.prove(which) for which in WHICH}
         points = {which: point for which, (point, _) in proofs.items()}
         point, measures = proofs[how.point]
-        way = fit.ways[fit.choose(how.point)[0]]
-        strengths = way.maximum
-        if how.point != "gain":
-            strengths = (point.item_strength, point.user_strength) if point.proven else (0.0, 0.0)
-        warnings = warn_of(way.frontier.grid, strengths, fit.plain[-1], measures[-1])
+        number, pair = fit.choose(how.point)
+        way = fit.ways[number]
+        base = next(one for one in fit.ways if one.kinds == way.kinds)  # the same directions, one strength for all
+        if how.point == "gain":
+            pair = way.maximum
+        elif not point.proven:
+            pair = (0.0, 0.0)
+        warnings = warn_of(base.frontier.grid, (pair[0], 0.0) if way.by_user else pair, fit.plain[-1], measures[-1])
+    strengths, lean = ((pair[0], 0.0), pair[1]) if way.by_user else (pair, 0.0)
     directions = way.model.item_direction, way.model.user_direction
     trial = None
     if run.refit is not None:
-        trial = way.model.with_strengths(*strengths)
+        trial = replace(way.model.with_strengths(*strengths), lean=lean)
         found = find_directions(run.refit, known.refit_train(), *way.kinds)
         directions = found.item, found.user
     return Tuned(
         *directions,
         *strengths,
+        lean=lean,
         embeddings=run.embeddings,
         seen=known.refit_train(),
         refit=trial is not None,
         trial=trial,
-        grid=way.frontier.grid,
-        ordinary=way.frontier.ordinary,
+        grid=base.frontier.grid,
+        ordinary=base.frontier.ordinary,
+        by_lean=way.frontier.grid if way.by_user and lean else None,
         settings=how,
         drawn=known.drawn,
         kinds=way.kinds,
@@ -222,14 +249,15 @@ def _search(run: Run, known: Development, dials: Dials, how: TuneSettings) -> Cr
         options |= {"user_groups": fold}
     options |= {"item_strengths": axes[0], "user_strengths": axes[1]}
     ways = []
-    for kinds in how.kinds:
+    for by_user, kinds in product((False, True) if how.by_user and len(axes[0]) > 1 else (False,), how.kinds):
         directions = find_directions(run.model, known.train, *kinds)
-        grids = [search_strengths(run.model.embeddings, directions, known.train, part, **options) for part in held]
-        ordinary = grids[1] if len(grids) == 2 else None
-        frontier = Frontier(grids[0], ordinary, how.target, how.floor or {}, how.allowed_price)
         sides = directions.item, directions.user
         model = Recommender(*sides, 0.0, 0.0, embeddings=run.model.embeddings, seen=known.train)
-        ways.append(Way(model, frontier, kinds))
+        own = options | ({"user_strengths": LEANS, "lean": model.leans} if by_user else {})
+        grids = [search_strengths(run.model.embeddings, directions, known.train, part, **own) for part in held]
+        ordinary = grids[1] if len(grids) == 2 else None
+        frontier = Frontier(grids[0], ordinary, how.target, how.floor or {}, how.allowed_price)
+        ways.append(Way(model, frontier, kinds, by_user))
     return CrossFit(tuple(ways), held, fold, how.k, how.seed)
 
 

@@ -8,7 +8,7 @@ the whole procedure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.directions import ItemDirection, UserDirection
+from counterpop.embeddings import FloatArray
 from counterpop.evaluation import PER_USER, RESAMPLES, Measures, compare, measure
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.ranking import rank
@@ -54,6 +55,8 @@ class Proof:
     """Share of recall on the ordinary part that is lost, with its 95 % interval; None without such a part."""
     price_low: float | None = None
     price_high: float | None = None
+    lean: float = 0.0
+    """What is added to a user's item strength for each standard deviation of lean: see `Adjustment`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,7 @@ class Frontier:
         value = np.where(allowed, measured.mean(among), -np.inf)
         below, error = measured.loss(divmod(int(value.argmax()), len(b)), among)
         near = allowed & (below <= 1e-12 + (0.0 if which == "gain" else error))
-        total = np.where(near, np.add.outer(a, b).round(9), np.inf)
+        total = np.where(near, np.add.outer(np.abs(a), np.abs(b)).round(9), np.inf)
         item, user = max(np.argwhere(total == total.min()), key=lambda at: value[tuple(at)])
         return a[item], b[user]
 
@@ -132,6 +135,15 @@ class Way:
     frontier: Frontier
     kinds: Kinds = (None, None)
     """How the directions of items and users were found: see `find_directions`."""
+    by_user: bool = False
+    """Whether the second axis of the grid is `lean`, so that item strengths differ by user."""
+
+    def queries(self, users: IntArray, first: FloatArray, second: FloatArray) -> FloatArray:
+        """The adjusted vectors of users (B,), each at its own point (B,), (B,) of the grid."""
+        vectors = self.model.embeddings.user_vectors[users]
+        if self.by_user:
+            return self.model.query(vectors, first + second * self.model.leans[users], 0.0)
+        return self.model.query(vectors, first, second)
 
     @property
     def maximum(self) -> Pair:
@@ -185,7 +197,7 @@ class CrossFit:
     def measure(self, choices: Sequence[tuple[int, Pair]]) -> list[Measures]:
         """The measures of each part with every user adjusted as chosen for their fold."""
         way_of = np.array([way for way, _ in choices])[self.fold]
-        of_items, of_users = np.array([pair for _, pair in choices], dtype=np.float32)[self.fold].T
+        points = np.array([pair for _, pair in choices], dtype=np.float32)[self.fold].T
         first = self.ways[0]
         resamples = 0 if first.frontier.target in PER_USER else RESAMPLES
         vectors, measures = first.model.embeddings, []
@@ -195,7 +207,7 @@ class CrossFit:
             for number, way in enumerate(self.ways):
                 mine = way_of[users] == number
                 who = users[mine]
-                queries[mine] = way.model.query(vectors.user_vectors[who], of_items[who], of_users[who])
+                queries[mine] = way.queries(who, points[0, who], points[1, who])
             seen = first.model.seen
             lists, _ = rank(queries, vectors.item_vectors, self.k, users=users, seen=[seen], ties=first.model.ties)
             measures.append(measure(lists, users, seen, held, resamples=resamples, seed=self.seed))
@@ -211,7 +223,17 @@ class CrossFit:
             pairs = zip(adjusted, self.plain, strict=True)
             self.known[choices] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
         adjusted, effects = self.known[choices]
-        return prove_point(which, strengths, self.ways[way].frontier, self.plain, adjusted, effects), adjusted
+        proof = prove_point(which, strengths, self.ways[way].frontier, self.plain, adjusted, effects)
+        if self.ways[way].by_user:
+            proof = replace(proof, user_strength=0.0, lean=strengths[1])
+        return proof, adjusted
+
+    def if_better(self, which: Which, simple: CrossFit) -> CrossFit:
+        """This one, if its point is significantly better than that of a simpler one for the same users, else that."""
+        target = self.ways[0].frontier.target
+        row = compare(self.prove(which)[1][0], simple.prove(which)[1][0], seed=self.seed)[target]
+        gain = -row["difference"] if target in LOWER_IS_BETTER else row["difference"]
+        return self if gain > 0 and row["p_value"] < SIGNIFICANT else simple
 
 
 def prove_point(
@@ -225,15 +247,15 @@ def prove_point(
 ) -> Proof:
     """A point by its measures on users not chosen on: those of the validation part, and of the ordinary part if any."""
     gain, low, high, p_value = _gain(frontier.target, plain[0], adjusted[0], effects[0])
-    prices: list[float | None] = [None] * 3
+    price: tuple[float | None, float | None, float | None] = (None, None, None)
     keeps = True
     if len(effects) == 2:
         whole, lost = plain[1].recall or 1.0, effects[1]["recall"]
-        prices = [0.0 - lost[name] / whole for name in ("difference", "high", "low")]
+        price = -lost["difference"] / whole + 0.0, -lost["high"] / whole + 0.0, -lost["low"] / whole + 0.0
         limit = np.inf if frontier.price is None or which == "gain" else frontier.price
         keeps = -lost["difference"] <= limit * whole and (which != "free" or lost["high"] >= 0)
     significant = gain > 0 and (low > 0 if p_value is None else p_value < level)
-    return Proof(*strengths, keeps and significant and strengths != (0.0, 0.0), gain, low, high, p_value, *prices)
+    return Proof(*strengths, keeps and significant and strengths != (0.0, 0.0), gain, low, high, p_value, *price)
 
 
 def _gain(
@@ -269,7 +291,8 @@ def explain_choice(points: Mapping[Which, Proof], which: Which, target: Target, 
 
 
 def name_point(point: Proof | Recommender) -> str:
-    return f"item strength {point.item_strength}, user strength {point.user_strength}"
+    by = f" {point.lean:+g} for each standard deviation of lean to popular items" if point.lean else ""
+    return f"item strength {point.item_strength}{by}, user strength {point.user_strength}"
 
 
 def worth(point: Proof, target: Target) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.directions import Directions
-from counterpop.embeddings import Embeddings, check_same_ids
+from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER
 from counterpop.grid import Points, group_items, order_points
@@ -78,6 +78,9 @@ class SearchOptions:
     """Measure only these users; by default all who have held-out pairs."""
     user_groups: IntArray | None = None
     """(U,) the group of every user; each group then also gets a grid of its own."""
+    lean: FloatArray | None = None
+    """(U,) with it the second strength of a point is not that of users: it is added to a user's item strength times
+    the user's number here."""
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -119,6 +122,9 @@ def search_strengths(
             item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)
             user_shift = -np.outer(along_user, b).astype(np.float32)
             mine, people = group_of[stretch][block], users[stretch][block]
+            if how.lean is not None:
+                own = a + np.outer(how.lean[people], b)  # (B, G)
+                item_shift, user_shift = (-along_item[:, None] * own).astype(np.float32), np.zeros_like(user_shift)
             cuts = [0, *(np.flatnonzero(np.diff(mine)) + 1).tolist(), len(mine)]
             for low, high in pairwise(cuts):
                 into = totals.sums[part, mine[low]], totals.weight[part, mine[low]], totals.exposed[part]

@@ -47,7 +47,7 @@ class _LogSumExp(torch.autograd.Function):
         queries, keys, bias, *labels, sums = ctx.saved_tensors
         to_queries, to_keys = torch.empty_like(queries), torch.zeros_like(keys)
         for rows, scores in scores_of(queries, keys, bias, (labels[0], labels[1])):
-            weights = scores.sub_(sums[rows, None]).exp_().mul_(slopes[0][rows, None])
+            weights = scores.sub_(sums[rows, None]).exp_()
             torch.mm(weights, keys, out=to_queries[rows])
-            to_keys.addmm_(weights.T, queries[rows])
-        return to_queries, to_keys, None, None
+            to_keys.addmm_(weights.T, queries[rows] * slopes[0][rows, None])
+        return to_queries * slopes[0][:, None], to_keys, None, None
