@@ -121,6 +121,14 @@ def test_no_verdict_from_a_difference_within_the_noise() -> None:
     assert judge("V", "x", {"a": certain(0.1), "b": certain(0.1), "c": certain(0.0)}, most=True).verdict == "confirmed"
 
 
+def test_a_few_cases_do_not_confirm_a_claim_about_many() -> None:
+    effects = {"a": certain(0.1), "b": certain(0.1)}
+    found = [judge("V", "x", effects, of=of).verdict for of in (2, 4, 6)]
+    assert found == ["confirmed", "confirmed", "cannot tell"]
+    assert "about 6 cases" in judge("V", "x", effects, of=6).evidence
+    assert judge("V", "x", {"a": certain(-0.1)}, of=6).verdict == "not seen"  # one is enough to deny it
+
+
 def test_similar_needs_an_interval_inside_the_margin() -> None:
     def verdict(mean: float, error: float) -> str:
         return judge_similar("V", "x", {"a": normal(mean, error, "a")}, 0.05).verdict

@@ -332,6 +332,20 @@ def test_the_point_of_most_gain_is_the_grid_s_maximum(run: Run, split: Split) ->
     assert grid.at(fairest.item_strength, fairest.user_strength)["gini"] == grid.values["gini"].min()
 
 
+def test_every_part_is_searched_once(run: Run, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[Interactions] = []
+
+    def search(*case: object, **options: object) -> Grid:
+        searched.append(case[3])
+        return search_strengths(*case, **options)
+
+    monkeypatch.setattr("counterpop.tuning.choosing.search_strengths", search)
+    for how in ({"point": "gain"}, {"point": "gain", "prove": False}, {}):
+        searched.clear()
+        tune(run, split, **how)
+        assert searched == [split.valid, split.development.ordinary]
+
+
 def test_tune_cannot_see_the_test_part(run: Run, split: Split) -> None:
     known = split.development
     everything = np.argwhere(np.ones((split.train.n_users, 3)))

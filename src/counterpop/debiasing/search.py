@@ -247,21 +247,13 @@ def _search(
     division = divide(trial.parts[0].seen, settings.seed)  # dividing by held-out pairs would leak them
     grids, frontier = tune_on(trial, vectors, directions, settings, division.cells)
     chosen: dict[Which, tuple[float, float]] = {which: frontier.choose(which) for which in WHICH}
-    measured: dict[tuple[float, float], list[Measures]] = {}
-    for pair in dict.fromkeys([(0.0, 0.0), *chosen.values()]):
-        settings.report(f"testing strengths {pair[0]} and {pair[1]} on other users")
-        one = Adjustment(directions.item, directions.user, *pair)
-        measured[pair] = [measure_on(part, vectors, one, settings) for part in trial.parts]
-    plain = measured[0.0, 0.0]
-    effects = {
-        pair: [effect_of(*both, settings) for both in zip(plain, after, strict=True)]
-        for pair, after in measured.items()
-    }
+    effects = _test_strengths(trial, vectors, directions, settings, set(chosen.values()))
     able = agreement is None or agreement >= LEAST_AGREEMENT
     points: dict[Which, Proof] = {}
     for which, pair in chosen.items():
-        compared = [effect.comparison for effect in effects[pair]]
-        proof = prove_point(which, pair, frontier, plain, measured[pair], compared, SIGNIFICANT)
+        both, compared = effects[pair], [effect.comparison for effect in effects[pair]]
+        sides = [effect.plain for effect in both], [effect.adjusted for effect in both]
+        proof = prove_point(which, pair, frontier, *sides, compared, SIGNIFICANT)
         points[which] = replace(proof, proven=able and proof.proven)
     tried, gained = chosen[settings.point], points[settings.point].proven
     segments = choose_segments(grids, division, settings.target, settings.floors) if gained else None
@@ -271,10 +263,11 @@ def _search(
         strengths = segments.strengths_of(division.values[segments.by])
         best = Adjustment(directions.item, directions.user, *tried)
         after = measure_on(trial.parts[0], vectors, best, settings, strengths)
-        by_segment = effect_of(measured[tried][0], after, settings)
+        by_segment = effect_of(effects[tried][0].adjusted, after, settings)
         bounds = divide(log, settings.seed).bounds(segments.by)  # thirds of the log that callers have
         better = by_segment.is_better(settings.target) and len(bounds) == len(segments.bounds)
         segments = replace(segments, bounds=bounds) if better else None
+    uniform, ordinary = effects[tried]
     return Debiasing(
         directions.item,
         directions.user,
@@ -282,8 +275,8 @@ def _search(
         embeddings=vectors,
         seen=log,
         segments=segments,
-        uniform=effects[tried][0],
-        ordinary=effects[tried][1],
+        uniform=uniform,
+        ordinary=ordinary,
         by_segment=by_segment,
         grid=replace(grids[0], user_groups=()),
         ordinary_grid=replace(grids[1], user_groups=()),
@@ -291,7 +284,7 @@ def _search(
         points=points,
         point=settings.point,
         allowed_price=settings.allowed_price,
-        warnings=tuple(warn_of(grids[0], tried, plain[1], measured[tried][1])) if gained else (),
+        warnings=tuple(warn_of(grids[0], tried, ordinary.plain, ordinary.adjusted)) if gained else (),
         target=settings.target,
         floor=settings.floor or {},
         k=settings.k,
@@ -299,3 +292,19 @@ def _search(
         sample=trial.sample,
         item_counts=log.item_counts,
     )
+
+
+def _test_strengths(
+    trial: Trial, vectors: Embeddings, directions: Directions, settings: DebiasSettings, pairs: set[tuple[float, float]]
+) -> dict[tuple[float, float], list[Effect]]:
+    """What each pair of strengths does to the test users of both parts."""
+    measured: dict[tuple[float, float], list[Measures]] = {}
+    for pair in sorted({(0.0, 0.0), *pairs}):
+        settings.report(f"testing strengths {pair[0]} and {pair[1]} on other users")
+        one = Adjustment(directions.item, directions.user, *pair)
+        measured[pair] = [measure_on(part, vectors, one, settings) for part in trial.parts]
+    plain = measured[0.0, 0.0]
+    return {
+        pair: [effect_of(before, after, settings) for before, after in zip(plain, both, strict=True)]
+        for pair, both in measured.items()
+    }

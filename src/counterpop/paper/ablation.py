@@ -17,6 +17,7 @@ from counterpop.paper.uncertainty import Spread
 
 SECTION = "V-C3, RQ2"
 KINDS = dict(zip(VARIANTS, ("adjusted", "adjusted", "user off", "item off"), strict=True))
+CASES = len(ABLATED) * len(BACKBONES) * len(METRICS)
 Spreads = dict[tuple[str, str, str, str], Spread | None]
 
 
@@ -91,8 +92,8 @@ def _claims(spreads: Spreads) -> list[Claim]:
 
     texts = ("Without normalised users", "Without the user side", "Without the item side")
     claims = [
-        judge(SECTION, f"{text} every metric is lower.", *lost(VARIANTS[0], variant))
+        judge(SECTION, f"{text} every metric is lower.", *lost(VARIANTS[0], variant), of=CASES)
         for text, variant in zip(texts, VARIANTS[1:], strict=True)
     ]
     text = "Dropping the user side costs more than dropping the item side, in most cases."
-    return [*claims, judge(SECTION, text, *lost("item side off", "user side off"), most=True)]
+    return [*claims, judge(SECTION, text, *lost("item side off", "user side off"), most=True, of=CASES)]

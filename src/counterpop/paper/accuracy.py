@@ -234,10 +234,10 @@ def _leads(at: Places, first: str, second: str, metrics: Sequence[str], datasets
 
 def _claims(cells: list[Cell]) -> list[Claim]:
     at = {(cell.backbone, cell.dataset, cell.method): cell for cell in cells}
-    claims = []
+    claims, places = [], len(BACKBONES) * len(DATASETS)
     for other in (method for method in METHODS if method != OURS):
         text = f"The gradient method is above {title_of(other)} in every metric, on every data set and backbone."
-        claims.append(judge(SECTION, text, *_leads(at, OURS, other, METRICS)))
+        claims.append(judge(SECTION, text, *_leads(at, OURS, other, METRICS), of=places * len(METRICS)))
     claims += [_mean_gain(at, backbone) for backbone in BACKBONES]
     second = [
         _leads(at, "dice", "macr", ("recall",), OVER_ALL_USERS),
@@ -247,19 +247,19 @@ def _claims(cells: list[Cell]) -> list[Claim]:
         "DICE and MACR are not consistent: DICE is the better of the two on ML-10M and Netflix, MACR on Adressa and "
         "Gowalla."
     )
-    claims.append(judge(SECTION, text, second[0][0] | second[1][0], second[0][1] | second[1][1]))
+    claims.append(judge(SECTION, text, second[0][0] | second[1][0], second[0][1] | second[1][1], of=places))
     gains, _ = _leads(at, "cause", PLAIN, ("recall",))
     text = (
         f"CausE gains little over plain training or is worse (here: less than {LITTLE:.0%}; shown: how far its gain "
         "stays below that)."
     )
-    claims.append(judge(SECTION, text, {case: replace_sign(gain, LITTLE) for case, gain in gains.items()}))
+    claims.append(judge(SECTION, text, {case: replace_sign(gain, LITTLE) for case, gain in gains.items()}, of=places))
     best: dict[str, Spread] = {}
     for other in ("dice", "macr"):
         for case, found in _leads(at, other, "ips", ("recall",))[0].items():
             best[case] = max(best.get(case, found), found, key=lambda one: one.mean)
     text = "IPS does poorly in most cases (we read: it stays below the better of DICE and MACR)."
-    claims.append(judge(SECTION, text, best, most=True))
+    claims.append(judge(SECTION, text, best, most=True, of=places))
     claims += [Claim(where, text, "cannot tell", why) for where, text, why in UNMEASURED]
     return [EXACT, *claims, *_own_checks(cells)]
 
@@ -286,9 +286,11 @@ def _mean_gain(at: Places, backbone: str) -> Claim:
     claim = judge(SECTION, text, effects, {METRIC_TITLES[m]: quoted[m] / 100 for m in METRICS})
     own = ", ".join(f"{100 * gain:.1f} %" for gain in own_table)
     shown = "; ".join(f"{name} {100 * one.mean:+.1f} %" for name, one in effects.items())
-    more = f" Ours: {shown}. The cells of the paper's own Table III give {own}."
-    short = but("Only", [", ".join(TITLES[d] for d in there)]) if effects and len(there) < len(DATASETS) else ""
-    return replace(claim, evidence=claim.evidence + more + short)
+    more = (f" Ours: {shown}." if shown else "") + f" The cells of the paper's own Table III give {own}."
+    if effects and len(there) < len(DATASETS):
+        more += f" Only of {', '.join(TITLES[d] for d in there)}, so not the same average."
+        claim = replace(claim, verdict="cannot tell")
+    return replace(claim, evidence=claim.evidence + more)
 
 
 def _own_checks(cells: list[Cell]) -> list[Claim]:
@@ -317,7 +319,8 @@ def _own_checks(cells: list[Cell]) -> list[Claim]:
         total = len(among) * len(METRICS)
         held = len(reached) - len(below)
         evidence = f"{held} of the {len(reached)} figures we could make (of {total}).{but('Below', below)}"
-        claims.append(Claim(OWN, text, judge_cases(held, len(below), len(reached)), evidence))
+        verdict = judge_cases(held, len(below), len(reached)) if len(reached) == total else "cannot tell"
+        claims.append(Claim(OWN, text, verdict, evidence))
     return claims
 
 

@@ -151,18 +151,9 @@ def _vector_claims(plain: dict[str, Cell]) -> list[Claim]:
         }
 
     closer = {f"{name}: {case}": one for name, v in found.items() for case, one in _closer(v["alike"], name).items()}
-    return [
-        judge(
-            "I, III",
-            "The more popular an item, the longer its vector (rank correlation, plain MF).",
-            lengths("item"),
-            unit="",
-        ),
-        judge(
-            "IV-B",
-            "The more active a user, the longer the user's vector (rank correlation, plain MF).",
-            lengths("user"),
-            unit="",
-        ),
-        judge("III", "Vectors of popular items may lie close to each other (plain MF).", closer, unit=""),
-    ]
+    texts = {
+        "I, III": ("The more popular an item, the longer its vector (rank correlation, plain MF).", lengths("item")),
+        "IV-B": ("The more active a user, the longer the user's vector (rank correlation, plain MF).", lengths("user")),
+        "III": ("Vectors of popular items may lie close to each other (plain MF).", closer),
+    }
+    return [judge(where, text, one, unit="", of=len(DATASETS)) for where, (text, one) in texts.items()]

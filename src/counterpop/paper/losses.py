@@ -63,7 +63,10 @@ def make_losses(bench: Bench) -> Item:
         (Figure("Recall@20 by loss, MF", "bars", "", "Recall@20", series),),
         (
             judge(
-                "V-C1, RQ1(b)", "The method is better than plain MF under both losses, in all three metrics.", effects
+                "V-C1, RQ1(b)",
+                "The method is better than plain MF under both losses, in all three metrics.",
+                effects,
+                of=len(places) * len(METRICS),
             ),
         ),
         tuple(row for row in rows if row["recall"]),

@@ -88,9 +88,13 @@ def judge_cases(held: int, against: int, total: int, most: bool = False) -> Verd
 
     >>> judge_cases(4, 0, 4), judge_cases(3, 1, 4), judge_cases(1, 1, 4), judge_cases(1, 0, 4), judge_cases(0, 0, 0)
     ('confirmed', 'weaker', 'not seen', 'cannot tell', 'cannot tell')
+    >>> judge_cases(3, 1, 4, most=True), judge_cases(1, 1, 4, most=True), judge_cases(1, 2, 4, most=True)
+    ('confirmed', 'cannot tell', 'not seen')
     """
     if held and (held == total or (most and held > total / 2)):
         return "confirmed"
+    if most:
+        return "not seen" if against and against >= total / 2 else "cannot tell"
     if held > total / 2:
         return "weaker"
     return "not seen" if against else "cannot tell"
@@ -104,12 +108,13 @@ def judge(
     *,
     unit: str = "%",
     most: bool = False,
+    of: int = 0,
 ) -> Claim:
     """A claim that every effect is above 0 (or most are), judged by their 95 % intervals.
 
     If all are, their mean is compared with the published effects of the same cases: "stronger" or "weaker" if its
     whole interval is above 1.25 or below 0.8 times the mean of those. Effects in "%" are shares of what they are
-    relative to.
+    relative to. The claim is about `of` cases; if fewer than half of them could be run, nothing follows for the rest.
     """
     if not effects:
         return Claim(section, claim, "cannot tell", "None of the cases could be run.")
@@ -126,6 +131,9 @@ def judge(
         if verdict == "confirmed" and theirs > 0:
             verdict = "stronger" if mean.low > STRONGER * theirs else verdict
             verdict = "weaker" if mean.high < WEAKER * theirs else verdict
+    if len(effects) < of:
+        evidence += f". The claim is about {of} cases"
+        verdict = "cannot tell" if len(effects) < of / 2 and (most or verdict != "not seen") else verdict
     return Claim(section, claim, verdict, f"{evidence}.{but('Within the noise', open_)}{but('Opposite', against)}")
 
 
@@ -144,8 +152,8 @@ def show(effect: Spread, unit: str = "%") -> str:
     """An effect with its interval.
 
     >>> import numpy as np
-    >>> show(Spread(0.1, np.array([0.05, 0.15])))
-    '+10.0 % (+5.2 to +14.8)'
+    >>> show(Spread(0.1, np.array([0.06, 0.14] * 50)))
+    '+10.0 % (+6.0 to +14.0)'
     """
     low, high = (_amount(value, unit).removesuffix(" %") for value in (effect.low, effect.high))
     return f"{_amount(effect.mean, unit)} ({low} to {high})"

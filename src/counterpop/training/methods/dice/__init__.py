@@ -71,7 +71,7 @@ class DICE(Method):
             {"method": cls(pool=4.0, margin=10.0)} | smaller,
             {"lr": 5e-3 if graph else 0.05, "reg": 1e-5},
             {"method": few, "negatives": 4, "epochs": 40 if graph else 64, "check_every": 4} | smaller,  # as long
-            {"method": few, "lr": 5e-3 if graph else 0.05, "reg": 1e-5},
+            {"method": few, "lr": 2e-3 if graph else 0.05} | smaller,
             {"method": few, "lr": 0.02 if graph else 0.2} | smaller,
             {"method": few} | smaller,
             {"method": cls(weight=0.5)},
