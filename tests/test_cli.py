@@ -146,7 +146,7 @@ def test_train_says_what_it_tried_and_chose(folder: Path) -> None:
 
 
 def test_softmax_has_options_of_its_own(folder: Path) -> None:
-    words = ["train", folder / "split", "--dim", 8, "--epochs", 2, "--no-refit", "--out", folder / "softmax"]
+    words = ["train", folder / "split", "--dim", 8, "--epochs", 2, "--no-refit", "--force", "--out", folder / "softmax"]
     found = call_json(*words, "--loss", "softmax", "--temperature", 0.2, "--logq", -0.5, "--shared-negatives", 16)
     assert {"temperature": 0.2, "logq": -0.5, "shared_negatives": 16, "normalised": True}.items() <= found[
         "settings"

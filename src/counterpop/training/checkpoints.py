@@ -89,11 +89,16 @@ class Checkpoint:
     def offer(self, stage: str, trainee: Trainable, best: Model | None, looked: bool, **standing: Any) -> None:
         """Writes the checkpoint if training has looked at validation and it is time, or if it was asked to stop."""
         self._stages[stage], self.best = standing, best
-        if not self._next:
-            size = 2 * sum(array.nbytes for array in best.tensors().values()) if best else 0
+        if best is not None and not self._next:
+            size = 2 * sum(
+                array.nbytes for array in best.tensors().values()
+            )  # of the best model and the one in training
             self._next = self._start + size / SPEED / SHARE
-        if self._should_stop() or (looked and time.perf_counter() >= self._next):
+        due = looked and best is not None and time.perf_counter() >= self._next
+        if self._should_stop() or due:
+            start = time.perf_counter()
             self._write(trainee.state())
+            self._next = time.perf_counter() + (time.perf_counter() - start) / SHARE
         self.check()
 
     def _sentence(self) -> str:
@@ -104,15 +109,12 @@ class Checkpoint:
     def _write(self, state: State | None = None) -> None:
         if self.path is None:
             return
-        start = time.perf_counter()
         tensors = {f"state/{name}": np.asarray(value, order="C") for name, value in (state or {}).items()}
         if self.best is not None:
             tensors |= {f"best/{name}": value for name, value in self.best.tensors().items()}
         text = to_json({"key": self._key, "trials": self._trials, "stages": list(self._stages.items())})
         with replacing(self.path) as part:
             part.write_bytes(save(tensors, {"standing": text, "checksum": _checksum(text, tensors)}))
-        if state is not None:
-            self._next = time.perf_counter() + (time.perf_counter() - start) / SHARE
 
     def _read(self, path: Path) -> None:
         try:
