@@ -48,7 +48,7 @@ def measure(data: str, given: dict[str, Any]) -> dict[str, Any]:
         "epochs": run.settings["epochs"],
         "epoch_seconds": epochs[len(epochs) // 2] if epochs else None,
         "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(cp.__file__).parent
         ).stdout.strip(),
         "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
     }

@@ -64,6 +64,7 @@ def test_the_document_states_when_and_of_what_it_is(world: Path) -> None:
     for one in told["inputs"]:
         content = Path(one["path"]).read_bytes()
         assert (one["bytes"], one["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert audited(world)["title"] == "lists"
     assert told["population"] == f"The lists of {N_USERS} users; 0 other users of the log have no list."
 
 
@@ -264,6 +265,7 @@ def test_the_record_keeps_what_was_stated_and_measured(world: Path, tmp_path: Pa
     assert record["result"]["tail_share"]["value"] == told["tail_share"]
     assert record["result"]["tail_share"]["interval"] == told["intervals"]["tail_share"]
     page = (tmp_path / "page.html").read_text()
+    assert "<h1>lists: what is recommended, and to whom?</h1>" in page
     assert "A. Reader" in page and "not stated" in page and "One country." in page
     for text, sentence in (("x = 1", "it has 'x'"), ("x = ", "is not TOML")):
         (tmp_path / "wrong.toml").write_text(text)

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import counterpop as cp
+from audit_world import write_world
 from browsing import axe, launched
+from counterpop.artifacts import read_document
+from counterpop.cli import main
 from counterpop.paper.cache import Cache
 from counterpop.paper.plan import Plan
 from counterpop.paper.writing import write_item, write_overview
-from counterpop.reporting import figures, write_audit, write_debiasing, write_report
+from counterpop.reporting import figures, write_audit, write_debiasing, write_history, write_report
 from counterpop.reporting.tables import format_figure
 from paper_worlds import some_item
 from run_reports import make_report, some_audits
@@ -56,10 +60,18 @@ def pages(reports: list, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     write_report([replace(reports[0], name=f"run {n}") for n in range(MANY)], folder / "many.html")
     write_audit(some_audits(reports[0]), folder / "audit.html")
     write_debiasing(some_debiasing(), folder / "debias.html")
+    write_world(folder)
+    files = ["--recommendations", folder / "lists.csv", "--interactions", folder / "log.csv", "--time", "time"]
+    more = ["--against", Path(__file__).parent / "audit-1.json", "--fail-if", "gini > 0.1", "--record"]
+    words = ["audit", *files, *more, "--html", folder / "document.html"]
+    assert CliRunner().invoke(main, list(map(str, words))).exit_code == 3
+    write_history([read_document(Path(__file__).parent / "audit-1.json")], folder / "history.html")
     write_item(some_item(), folder, Plan(), Cache(folder))
     write_overview(folder, ["table3"])
     (folder / "index.html").rename(folder / "paper.html")
-    return {name: folder / f"{name}.html" for name in ("report", "many", "audit", "debias", "paper")}
+    return {
+        name: folder / f"{name}.html" for name in ("report", "many", "audit", "debias", "paper", "document", "history")
+    }
 
 
 @pytest.fixture
@@ -100,7 +112,7 @@ def test_a_page_is_small_and_opens_in_less_than_two_seconds(browser: Any, pages:
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone-dark", "desktop-light"])
-@pytest.mark.parametrize("name", ["report", "audit", "debias", "paper"])
+@pytest.mark.parametrize("name", ["report", "audit", "debias", "paper", "document", "history"])
 def test_pages_are_accessible(visit: Any, name: str, size: dict[str, int], scheme: str, tmp_path: Path) -> None:
     page = visit(name, size, scheme)
     page.evaluate("document.querySelectorAll('details:not(.numbers)').forEach((part) => { part.open = true })")

@@ -29,7 +29,7 @@ def test_the_leaderboard_is_sorted_and_its_first_row_is_trained(run: cp.Run) -> 
         values = [row["valid"] for row in rows if row["round"] == number]
         assert values == sorted(values, reverse=True)
     assert [row["round"] for row in rows] == sorted((row["round"] for row in rows), reverse=True)
-    best = {name: value for name, value in rows[0].items() if name not in ("round", "epochs", "valid")}
+    best = {name: value for name, value in rows[0].items() if name not in searching.NOT_SETTINGS}
     assert {name: run.settings[name] for name in best} == best
     assert run.refit is not None
 
@@ -58,12 +58,12 @@ def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypa
     journal, tried = tmp_path / "search", list[str]()
     options = {"minutes": 0.05, "storage": journal, "backbone": "mf", "dim": 8, **FEW}
 
-    def count(known: cp.Development, settings: cp.Settings, *rest: object) -> float:
+    def count(known: cp.Development, settings: cp.Settings, *rest: object) -> list[float]:
         rest[0](0.5, 0.01)  # type: ignore[operator]
         tried.append(f"{settings.loss} {settings.negative_power} {settings.epochs}")
         if len(tried) == 4:
             raise KeyboardInterrupt
-        return 0.1 + len(tried) / 100
+        return [0.1 + len(tried) / 100]
 
     monkeypatch.setattr(searching, "try_settings", count)
     with pytest.raises(KeyboardInterrupt):
@@ -80,11 +80,11 @@ def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypa
 def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     epochs = {"mf": 0, "lightgcn": 0}
 
-    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> float:
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
         for _ in range(settings.epochs):
             epochs[settings.backbone] += 1
             advance(0.5, 1e-4 if settings.backbone == "mf" else 100.0)  # type: ignore[operator]
-        return float(np.exp(-abs(settings.negative_power - 0.5)))
+        return [float(np.exp(-abs(settings.negative_power - 0.5)))]
 
     monkeypatch.setattr(searching, "try_settings", pretend)
     run = cp.search(split, minutes=0.02, threads=1, refit=False, ensemble=1)

@@ -150,8 +150,28 @@ def panels() -> list[dict[str, Any]]:
     return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
 
 
+def test_the_dashboard_is_read_by_the_model_that_grafana_publishes() -> None:
+    """Read and written again, nothing is lost. A real Grafana cannot be installed from the package registries."""
+    reason = "Grafana's own model of its dashboards"
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason=reason)
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder", reason=reason)
+    told = json.loads(DASHBOARD.read_text())
+    again = json.loads(encoder.JSONEncoder().encode(models.Dashboard.from_json(told)))
+
+    def lost(before: Any, after: Any, where: str) -> list[str]:
+        if isinstance(before, dict) and isinstance(after, dict):
+            return [each for key, value in before.items() for each in lost(value, after.get(key), f"{where}/{key}")]
+        if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            return [
+                each for n, pair in enumerate(zip(before, after, strict=True)) for each in lost(*pair, f"{where}/{n}")
+            ]
+        return [] if before == after or (not before and after is None) else [where]
+
+    assert lost(told, again, "") == []
+
+
 def test_the_dashboard_has_the_form_that_grafana_documents() -> None:
-    """The fields of Grafana's dashboard JSON model; a real Grafana cannot be installed from the package registries."""
+    """The fields of Grafana's dashboard JSON model, and panels that do not overlap."""
     told = json.loads(DASHBOARD.read_text())
     assert told["id"] is None and told["schemaVersion"] >= 36 and told["title"] and told["uid"]
     assert {

@@ -82,7 +82,8 @@ def make_document(
     `against` is the file of an older audit. Rules are checked for every system; the changes they name are those of the
     first since `against`, and those of the others from the first.
     """
-    document = describe(subject, title or subject.mains[0], note)
+    name = Path(subject.facts["run"]).resolve().name if "run" in subject.facts else subject.mains[0]
+    document = describe(subject, title or name, note)
     document |= subject.main.as_dict()
     if subject.plain is not None:
         document["plain"] = subject.audits[subject.plain].as_dict()

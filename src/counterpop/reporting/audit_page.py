@@ -47,7 +47,9 @@ def render_audit(audits: Mapping[str, Audit], title: str, document: Mapping[str,
     told = document or {}
     about = [*document_sections(told), *sections, _notes(audits), *closing_sections(told)]
     intro = f"{INTRO} {summary_line(told)}" if told else INTRO
-    return compose(str(told.get("title") or title), intro, first, about)
+    if told:
+        title = f"{told['title']}: {title[0].lower()}{title[1:]}"
+    return compose(title, intro, first, about)
 
 
 def _card(name: str, one: Audit) -> str:

@@ -20,7 +20,8 @@ PAIRED = (
 def summary_line(told: Mapping[str, Any]) -> str:
     """Date, period and version in one line below the title."""
     log = told["log"]
-    period = f", log from {_day(log['from'])} to {_day(log['to'])}" if log["from"] is not None else ""
+    dated = isinstance(log["from"], str)
+    period = f", log from {_day(log['from'])} to {_day(log['to'])}" if dated else ""
     note = f" {escape(told['note'])}" if told["note"] else ""
     return f"<strong>Audit of {_day(told['date'])}{period}, counterpop {escape(told['counterpop'])}.</strong>{note}"
 

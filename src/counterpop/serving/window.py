@@ -46,14 +46,19 @@ class Window:
         """Adds lists (B, K), one for each user; the oldest leave if the window is full. -1 is an unknown user."""
         if not self.size:
             return
-        users, lists = users[-self.size :], lists[-self.size :, :KEPT_PLACES]
-        k = lists.shape[1]
+        if len(users) > self.size:
+            users, lists = users[-self.size :], lists[-self.size :]
+        k, n = lists.shape[1], len(users)
+        if k > KEPT_PLACES:
+            k, lists = KEPT_PLACES, lists[:, :KEPT_PLACES]
         with self._lock:
-            at = np.arange(self._added, self._added + len(users)) % self.size
+            start = self._added % self.size
+            # slices are several times faster than positions, which only lists at the end of the ring need
+            at = slice(start, start + n) if start + n <= self.size else np.arange(start, start + n) % self.size
             self._users[at] = users
             self._lists[at, :k] = lists
             self._lists[at, k:] = -1
-            self._added += len(users)
+            self._added += n
 
     def read(self) -> Served:
         """A copy of what it holds."""

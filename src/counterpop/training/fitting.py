@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Encoder = Module | Callable[[Interactions], Module]
 
-RACE_BUDGET = 0.4  # of one training: what a race costs,
-SMALL, MOST = 150_000, 3.0  # but more in proportion if train has fewer pairs than this, up to three times as much
+RACE_BUDGET = 0.8  # of one training: what a race costs,
+RACE_TRIPLES = 1e8  # or this many triples of MF if that is more: some ten seconds, in which a small log is learned
 LEAST_EPOCHS = 4  # of a candidate: fewer say too little, so a training too short for them races nothing
 
 
@@ -50,7 +50,9 @@ def train(
 
     Keywords are the fields of `Settings`; `method` is a name or a value such as `DICE(margin=20)`, built in or your own
     (see `Method`). If `loss` or `negative_power` is not given and the method has a choice, short trainings are compared
-    on validation first (see `race`), for 40 % of a training's time; `settings["race"]` of the run says what was tried.
+    on validation first (see `race`), for 80 % of a training's time, or some ten seconds for a small log;
+    `settings["race"]` of the run says what was tried.
+
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
     coarse grid of strengths, because that is how the model will be used; training stops after `patience` looks without
     an improvement and keeps the best model. Then, unless `refit` is False, a second model is trained for as many epochs
@@ -81,8 +83,7 @@ def train(
     key |= {"cores": core_count(), "ensemble": ensemble}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
     with memory_errors(candidates[0]):
-        longer = min(MOST, max(1.0, SMALL / len(known.train)))  # short trainings on few pairs learn next to nothing
-        raced = race(known, candidates, longer * RACE_BUDGET, point.watched(report), encoder, point)
+        raced = race(known, candidates, _budget(known, candidates), point.watched(report), encoder, point)
         members: list[Run] = []
         for seed in member_seeds(raced.winner.seed, ensemble):
             place = f" {len(members) + 1} of {ensemble}" if ensemble > 1 else ""
@@ -97,6 +98,13 @@ def train(
     if ensemble > 1 or reduce is not None:
         run = _as_one(members, reduce, Look(known, raced.winner))
     return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
+
+
+def _budget(known: Development, candidates: Sequence[Settings]) -> float:
+    """What a race may cost in trainings of one candidate; at most a whole one of each."""
+    first = candidates[0]
+    cheap = 0.0 if first.layers else RACE_TRIPLES / (len(known.train) * first.epochs * first.negatives)
+    return min(float(len(candidates)), max(RACE_BUDGET, cheap))
 
 
 def _placed(report: Report, place: str) -> Report:

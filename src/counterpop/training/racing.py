@@ -32,6 +32,8 @@ class Trial:
     valid: float
     """Validation recall@20 at its end, at the best of the method's coarse strengths; 0 if the loss diverged."""
     seconds: float
+    ordinary: float | None = None
+    """The same on the ordinary part, if there is one. It is shown, but does not decide."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Race:
         """What was chosen, and what else was tried."""
         named = [
             f"{', '.join(f'{name} {value}' for name, value in self._differing(trial).items())}: {trial.valid:.4f}"
-            f" after {trial.epochs} epochs"
+            + ("" if trial.ordinary is None else f" (ordinary {trial.ordinary:.4f})")
+            + f" after {trial.epochs} epochs"
             for trial in self.ranking
         ]
         return f"Chosen by validation recall of short trainings: {named[0]}. Tried: {'; '.join(named[1:])}."
@@ -123,11 +126,12 @@ def race(
 
             def measure(settings: Settings = settings, advance: Advance = stage.advance) -> list[float]:
                 start = time.perf_counter()
-                return [try_settings(known, settings, advance, encoder), time.perf_counter() - start]
+                found = try_settings(known, settings, advance, encoder)
+                return [time.perf_counter() - start, *found]
 
-            valid, seconds = checkpoint.once(f"{number}/{candidate}", measure) if checkpoint else measure()
+            seconds, valid, *rest = checkpoint.once(f"{number}/{candidate}", measure) if checkpoint else measure()
             stage.best = max(valid, stage.best or 0.0)
-            finished.append(Trial(candidate, number, settings.epochs, valid, seconds))
+            finished.append(Trial(candidate, number, settings.epochs, valid, seconds, *rest))
         trials += finished
         entered = [trial.candidate for trial in sorted(finished, key=lambda trial: -trial.valid)]
     return Race(tuple(candidates), tuple(trials))
@@ -149,16 +153,17 @@ def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     return [(size, budget / (len(sizes) * size)) for size in sizes]
 
 
-def try_settings(known: Development, settings: Settings, advance: Advance, encoder: Any = None) -> float:
-    """Validation recall after all epochs of these settings; 0 if the loss diverged.
+def try_settings(known: Development, settings: Settings, advance: Advance, encoder: Any = None) -> list[float]:
+    """Recall on validation and, if there is one, on the ordinary part after all epochs; 0 if the loss diverged.
 
     `advance` is called with the loss and the seconds of each epoch.
     """
-    look, loss = Look(known, settings), math.nan
+    held = [known.valid] if known.ordinary is None else [known.valid, known.ordinary]
+    looks, loss = [Look(replace(known, valid=part), settings) for part in held], math.nan
     trainee = begin(Start(known.train, settings, known.intervened, encoder))
     for _, loss, seconds in run_epochs(trainee, settings, settings.epochs):
         advance(loss, seconds)
     try:
-        return look.at(trainee) if math.isfinite(loss) else 0.0
+        return [look.at(trainee) if math.isfinite(loss) else 0.0 for look in looks]
     except InputError:  # the vectors are no longer finite; if no candidate's are, the long training will report it
-        return 0.0
+        return [0.0] * len(looks)

@@ -37,6 +37,7 @@ FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbo
 RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
     "softmax": {"temperature": (0.05, 0.3), "logq": (-0.5, 1.0)}
 }
+NOT_SETTINGS = ("round", "epochs", "valid", "ordinary")  # in a row of the leaderboard
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
 
 
@@ -141,7 +142,7 @@ def search(
         rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in board]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
     best, seconds = board[0].user_attrs["row"], board[0].user_attrs["per_epoch"]
-    chosen = dict(space.given) | {name: value for name, value in best.items() if name not in ("round", "epochs")}
+    chosen = dict(space.given) | {name: value for name, value in best.items() if name not in NOT_SETTINGS}
     fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
     full = read_settings(chosen).epochs
     chosen["epochs"] = min(full, max(int(fits), best["epochs"]))
@@ -200,6 +201,7 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
             study.tell(trial, state=TrialState.PRUNED)
             continue
         took: list[float] = []
+        valid: float | None
 
         def advance(loss: float, seconds: float, took: list[float] = took, total: int = short.epochs) -> None:
             took.append(seconds)
@@ -209,7 +211,8 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
 
         start = time.perf_counter()
         try:
-            valid: float | None = try_settings(known, short, advance)
+            valid, *ordinary = try_settings(known, short, advance)
+            row |= {"ordinary": ordinary[0]} if ordinary else {}
         except _TooSlow:
             valid = None
         about = {"row": row, "per_epoch": min(took), "seconds": time.perf_counter() - start}
@@ -248,7 +251,7 @@ def _importance(study: Study) -> dict[str, float]:
 
 
 def _sentence(rows: list[dict[str, Any]], members: int) -> str:
-    best = {name: value for name, value in rows[0].items() if name not in ("round", "epochs", "valid")}
+    best = {name: value for name, value in rows[0].items() if name not in NOT_SETTINGS}
     shown = ", ".join(
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in best.items()
     )

@@ -25,7 +25,7 @@ class Gradient(Plain):
     title: ClassVar[str] = "gradient"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # .5 finds more on even data sets, but costs ordinary recall that no strength gives back (experiments/defaults.md)
-    powers: ClassVar[Mapping[str, tuple[float, ...]]] = {"bpr": (0.0, 0.25), "bce": (0.0, 0.25)}
+    powers: ClassVar[Mapping[str, tuple[float, ...]]] = dict.fromkeys(("bpr", "bce"), (0.0, 0.25, 0.5, 0.75))
     normalises: ClassVar[bool] = True
     keeps_ledger: ClassVar[bool] = True
     dials: ClassVar[Dials | None] = BOTH_SIDES
