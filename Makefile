@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := .venv-kernels
 
-.PHONY: demo test test-kernels bench paper lint clean
+.PHONY: demo test test-kernels crash bench paper lint clean
 
 demo: $(VENV)/.core
 	$(BIN)/counterpop demo --out demo --force
@@ -21,6 +21,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Kills, full disks, damaged files and storms of readers, many times over; takes about an hour. docs/reliability.md
+crash: $(VENV)/.test
+	COUNTERPOP_CRASH=100 $(BIN)/python -m pytest tests/crash -s
 
 # Side by side with other packages; takes minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
 bench: $(VENV)/.bench

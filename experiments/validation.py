@@ -56,8 +56,8 @@ CARVES = (
 )  # none: truth, three times
 ORDER = ("none", "old", "oldlean", "fifthlean", "none2", "onelean", "none3", "one1", "fifth", "one2", "one3")
 SCHEMES = {
-    "old": "as many pairs as the test, at most half",
-    "oldlean": "the same, users as in the test",
+    "old": "as the test, at most half",
+    "oldlean": "as the test, at most half, users as in the test",
     "fifth": "at most a fifth",
     "fifthlean": "at most a fifth, users as in the test",
     "one1": "one pair",

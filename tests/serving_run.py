@@ -16,6 +16,7 @@ import uvicorn
 
 import counterpop as cp
 from counterpop.serving.app import create_app
+from counterpop.serving.connections import Connection
 from counterpop.serving.guard import Guard
 from counterpop.serving.model import ServedModel
 from counterpop.serving.server import listen
@@ -85,7 +86,7 @@ def serving(run: Path, names: Path | None = None, **options: Any) -> Iterator[tu
     app = create_app(source, look_every=0.1, **options)
     bound = listen("127.0.0.1", 0)
     bound.listen()
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, http=Connection, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:

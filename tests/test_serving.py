@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
@@ -34,11 +36,13 @@ from counterpop.cli import main
 from counterpop.errors import InputError
 from counterpop.folding import fold_in, ridge
 from counterpop.readers import read_names
+from counterpop.serving import connections
+from counterpop.serving.app import create_app
 from counterpop.serving.guard import LOOPBACK, Limits
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel, find
-from counterpop.serving.server import read_tokens
-from counterpop.serving.watching import load_served
+from counterpop.serving.server import TokenFile, read_tokens
+from counterpop.serving.watching import Watch, load_served, source_of
 from serving_run import ITEMS, Server, make_run, serving
 
 TOKEN = "a-token-of-enough-length"
@@ -500,12 +504,77 @@ def test_limits_on_time_and_concurrency(folder: Path, monkeypatch: pytest.Monkey
         for thread in slow:
             thread.start()
         time.sleep(0.4)
-        answer = server.ask("/healthz")
+        answer = server.ask("/recommend?user=u1")
         check_refusal(answer, 503, "3 requests are already in progress")
         assert answer[2]["retry-after"] == "1"
+        assert server.get("/healthz") == {"status": "ok"}  # probes are answered however busy it is
         for thread in slow:
             thread.join()
         assert server.get("/healthz") == {"status": "ok"}
+
+
+def test_headers_are_limited_in_size_and_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
+    with serving(folder / "run") as (server, _):
+        head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+        for line in (b"x: " + b"y" * 200_000, b"x" * 200_000 + b": y", b"x: " + b"y" * 70_000 + b"\r\n\r\n"):
+            with suppress(ConnectionError):  # closed while the headers were still coming in
+                assert b" 431 " in converse(server, head + line)
+        start = time.monotonic()
+        assert converse(server, head, b"", pause=0.0) == b""  # closed without an answer
+        assert 0.4 < time.monotonic() - start < 5
+        assert server.get("/healthz") == {"status": "ok"}
+
+
+def test_probes_are_answered_beyond_the_limit_on_connections(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "most_connections", lambda: 20)
+    with serving(folder / "run") as (server, _), ExitStack() as held:
+        for _ in range(20):
+            slow = held.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            slow.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        time.sleep(0.3)
+        assert server.get("/healthz") == {"status": "ok"}
+        check_refusal(server.ask("/recommend?user=u1"), 503, "too many connections are open")
+    assert "20 connections are open, which is the limit" in caplog.text
+
+
+def test_wrong_tokens_are_limited_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(folder / "run", tokens=[TOKEN]) as (server, _):
+        wrong = {"Authorization": f"Bearer {TOKEN}x"}
+        answers = [server.ask("/metrics", headers=wrong)[0] for _ in range(22)]
+        assert answers == [401] * 20 + [429] * 2
+        assert server.ask("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 429
+        assert server.get("/healthz") == {"status": "ok"}
+    assert "wrong tokens from 127.0.0.1: 20 in the last minute" in caplog.text
+
+
+def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr("counterpop.serving.server.time.monotonic", lambda: float(next(clock)))
+    path = tmp_path / "tokens"
+    path.write_text(TOKEN)
+    tokens = TokenFile(path)
+    path.write_text(f"{TOKEN}-new")
+    os.utime(path, (1, 1))
+    assert tokens() == [f"{TOKEN}-new"]
+    path.write_text("short")
+    os.utime(path, (2, 2))
+    assert tokens() == [f"{TOKEN}-new"]  # a bad file changes nothing
+
+
+def test_the_end_of_the_watch_is_visible(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(cp.InputError, match="look_every must be a number of seconds above 0, got nan"):
+        create_app(source_of(folder / "run"), look_every=float("nan"))
+
+    async def end(*_: object) -> None:
+        raise RuntimeError("out of threads")
+
+    monkeypatch.setattr(Watch, "look", end)
+    with serving(folder / "run") as (server, _):
+        time.sleep(0.5)
+        assert "no longer watched" in server.get("/readyz")["failed_reload"]
 
 
 def test_an_unexpected_error_gives_one_sentence_and_is_logged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -58,6 +59,8 @@ def temporary(path: Path, folder: bool = False) -> Iterator[Path]:
     except Exception as error:
         found = re.search(r"\(os error (\d+)\)", str(error))  # polars and safetensors say it in words
         number = int(found[1]) if found else getattr(error, "errno", None)
+        if number is None and "parquet" in str(error) and not isinstance(error, InputError):
+            raise OSError(errno.EIO, "could not be written", str(path)) from error
         if number is None or getattr(error, "filename", None) is not None:
             raise
         raise OSError(number, os.strerror(number), str(path)) from error

@@ -21,6 +21,8 @@ from counterpop.errors import InputError
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--token-file", type=click.Path(), help="Tokens, one per line; requests must send one of them.")
 @click.option("--no-token", is_flag=True, help="Let in everybody who can reach an address beyond loopback.")
+@click.option("--ssl-certfile", type=click.Path(exists=True), help="Certificate, to serve over TLS.")
+@click.option("--ssl-keyfile", type=click.Path(exists=True), help="Its key.")
 @click.option("--names", type=click.Path(), help="Table with the names of the items.")
 @click.option("--item", default="item", show_default=True, help="Column of item ids in that table.")
 @click.option("--name", default="name", show_default=True, help="Column of names in that table.")
@@ -58,15 +60,16 @@ def command(
     interruption. docs/serving.md and /openapi.json describe every path. Ctrl-C stops the server.
     """
     try:
-        from counterpop.serving.server import read_tokens, serve
+        from counterpop.serving.server import TokenFile, serve
         from counterpop.serving.watching import source_of
     except ImportError as error:
         raise InputError(
             f"the server needs {error.name}, which is not installed; pip install 'counterpop[serve]'"
         ) from None
     options.pop("seed")
+    tokens = TokenFile(token_file) if token_file else ()
+    tls = {name: options.pop(name) for name in ("ssl_certfile", "ssl_keyfile")}
     columns = {side: options.pop(side) for side in ("item", "name")}
-    tokens = read_tokens(token_file) if token_file else []
     with ExitStack() as spinner:
         spinner.enter_context(working(f"loading {run}"))
 
@@ -75,4 +78,4 @@ def command(
             console.print(f"Serving {run} at {url} (Ctrl-C stops).")
 
         source = source_of(run, names, **columns, categories=category)
-        return {"run": run, **serve(source, tokens=tokens, announce=announce, **options)}
+        return {"run": run, **serve(source, tokens=tokens, tls=tls, announce=announce, **options)}

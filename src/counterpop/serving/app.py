@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 
 from counterpop import __version__
+from counterpop.errors import InputError
 from counterpop.kernels.threads import core_count
 from counterpop.serving.dashboard import Dashboard
 from counterpop.serving.guard import Counts, Guard, Limits
@@ -25,7 +27,7 @@ def create_app(
     *,
     unknown: Unknown = "popular",
     limits: Limits | None = None,
-    tokens: Sequence[str] = (),
+    tokens: Sequence[str] | Callable[[], Sequence[str]] = (),
     hosts: frozenset[str] | None = None,
     look_every: float = 1.0,
     window: int = 10_000,
@@ -37,6 +39,8 @@ def create_app(
     any). Every `look_every` seconds it checks the source for a new run. The last `window` lists are kept for the
     gauges of /metrics and for /audit; 0 keeps none.
     """
+    if not 0 < look_every < math.inf:
+        raise InputError(f"look_every must be a number of seconds above 0, got {look_every}")
     counts = Counts()
     watch = Watch(source, counts, window)
     pool = ThreadPoolExecutor(core_count(), "counterpop-batch")
@@ -44,6 +48,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         task = asyncio.create_task(watch.keep_watch(look_every))
+        task.add_done_callback(watch.note_end)
         yield
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -22,6 +22,9 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("counterpop.serving")
 OPEN_PATHS = frozenset(("/", "/page.js", "/curve.js", "/page.css", "/healthz", "/readyz"))  # need no token
+PROBES = frozenset(("/healthz", "/readyz"))  # answered however busy the server is
+HEADERS = 1 << 16  # bytes that the headers of a request may have
+WRONG_TOKENS, WINDOW = 20, 60.0  # so many from one address in this many seconds, and it has to wait
 WINDOW_GAUGES = {
     "lists": "Lists in the window.",
     "tail_share": "Share of a list that lies in the tail, mean over the lists.",
@@ -100,12 +103,14 @@ class Guard:
         paths: Collection[str],
         *,
         limits: Limits,
-        tokens: Sequence[str] = (),
+        tokens: Sequence[str] | Callable[[], Sequence[str]] = (),
         hosts: Collection[str] | None = None,
     ) -> None:
         self.inner, self.counts, self.paths, self.limits, self.hosts = inner, counts, paths, limits, hosts
-        self.tokens = [token.encode() for token in tokens]
+        self.tokens = tokens if callable(tokens) else lambda: tokens
         self.under_way = 0
+        self._wrong: dict[str, int] = {}  # wrong tokens by address since `_since`
+        self._since = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -156,7 +161,9 @@ class Guard:
             await self.inner(scope, receive, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        if self.under_way > self.limits.at_once:
+        if sum(map(len, (text for header in scope["headers"] for text in header))) > HEADERS:
+            raise Refusal(431, f"the headers may have at most {HEADERS:,} bytes")
+        if self.under_way > self.limits.at_once and scope["path"] not in PROBES:
             detail = f"{self.limits.at_once} requests are already in progress; try again later"
             raise Refusal(503, detail, [(b"retry-after", b"1")])
         if self.hosts is not None:
@@ -164,16 +171,35 @@ class Guard:
             name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
             if name not in self.hosts:  # DNS rebinding: a web page may have pointed its own name at this server
                 raise Refusal(421, "this server answers only to localhost; use --token-file to open it to others")
-        if self.tokens and scope["path"] not in OPEN_PATHS:
+        tokens = () if scope["path"] in OPEN_PATHS else self.tokens()
+        if tokens:
+            address = (scope.get("client") or ("?",))[0]
+            self._slow_down(address)
             kind, _, given = headers.get(b"authorization", b"").partition(b" ")
             # compare with every token, in constant time
-            right = [hmac.compare_digest(given.strip(), token) for token in self.tokens]
+            right = [hmac.compare_digest(given.strip(), token.encode()) for token in tokens]
             if kind.lower() != b"bearer" or not any(right):
+                self._note_wrong(address, bool(given))
                 raise Refusal(
                     401,
                     "a bearer token is required: send the header Authorization: Bearer TOKEN",
                     [(b"www-authenticate", b"Bearer")],
                 )
+
+    def _slow_down(self, address: str) -> None:
+        if time.monotonic() - self._since > WINDOW:
+            self._wrong, self._since = {}, time.monotonic()
+        if self._wrong.get(address, 0) >= WRONG_TOKENS:
+            detail = f"{WRONG_TOKENS} wrong tokens came from this address; try again in a minute"
+            raise Refusal(429, detail, [(b"retry-after", str(int(WINDOW)).encode())])
+
+    def _note_wrong(self, address: str, given: bool) -> None:
+        """Counts a wrong token; a request without one is no attempt."""
+        if not given:
+            return
+        self._wrong[address] = self._wrong.get(address, 0) + 1
+        if self._wrong[address] in (1, WRONG_TOKENS):
+            log.warning("wrong tokens from %s: %d in the last minute", address, self._wrong[address])
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, deadline: float) -> Receive:
         """A `receive` that returns the whole body, which is read here."""

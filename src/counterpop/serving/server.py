@@ -6,9 +6,10 @@ import ipaddress
 import logging
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import uvicorn
@@ -16,9 +17,11 @@ from threadpoolctl import threadpool_limits
 
 from counterpop.errors import InputError
 from counterpop.serving.app import create_app
+from counterpop.serving.connections import Connection
 from counterpop.serving.guard import LOOPBACK
 from counterpop.serving.watching import Source
 
+log = logging.getLogger("counterpop.serving")
 SHORTEST_TOKEN = 16  # characters
 
 
@@ -27,14 +30,16 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
-    tokens: Sequence[str] = (),
+    tokens: Sequence[str] | Callable[[], Sequence[str]] = (),
     no_token: bool = False,
+    tls: Mapping[str, Any] = MappingProxyType({}),
     announce: Callable[[str], None] = lambda url: None,
     **options: Any,
 ) -> dict[str, Any]:
     """Serves until it is interrupted; returns the URL, the seconds it ran and the number of requests.
 
     Port 0 takes a free port. An address that other machines can reach needs `tokens`, or `no_token=True`.
+    A function as `tokens` is asked for every request. `tls` are `ssl_certfile` and `ssl_keyfile` of uvicorn.
     `announce` is called with the URL once it accepts connections. `options` are those of `create_app`.
     """
     with listen(host, port) as bound:
@@ -50,16 +55,35 @@ def serve(
         app = create_app(source, tokens=tokens, hosts=hosts, **options)
         logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
         bound.listen()  # connections made from here on wait until the loop runs
-        url = f"http://{f'[{address}]' if ':' in address else address}:{actual}/"
+        url = f"http{'s' * any(tls.values())}://{f'[{address}]' if ':' in address else address}:{actual}/"
         announce(url)
         start = time.perf_counter()
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
-        )
+        quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
+        config = uvicorn.Config(app, http=Connection, timeout_graceful_shutdown=10, **quiet, **tls)
         server = uvicorn.Server(config)
         with suppress(KeyboardInterrupt):  # uvicorn raises it again after shutting down
             server.run(sockets=[bound])
     return {"url": url, "seconds": time.perf_counter() - start, "requests": server.server_state.total_requests}
+
+
+class TokenFile:
+    """The tokens in a file, which is read again when it changes; a bad one is reported and changes nothing."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path, self._looked = Path(path), time.monotonic()
+        self._stamp, self._tokens = self._path.stat().st_mtime_ns, read_tokens(path)
+
+    def __call__(self) -> list[str]:
+        if time.monotonic() - self._looked >= 1:
+            self._looked = time.monotonic()
+            try:
+                stamp = self._path.stat().st_mtime_ns
+                if stamp != self._stamp:
+                    self._stamp, self._tokens = stamp, read_tokens(self._path)
+                    log.warning("read the tokens in %s again", self._path)
+            except (OSError, InputError) as error:
+                log.error("the old tokens are still valid: %s", error)
+        return self._tokens
 
 
 def read_tokens(path: str | Path) -> list[str]:

@@ -148,6 +148,12 @@ class Watch:
         log.warning("serving a new run of %s, written %s", model.name, model.written)
         return True
 
+    def note_end(self, task: asyncio.Task[None]) -> None:
+        """Makes it visible if the watch ends while the server goes on."""
+        if not task.cancelled():
+            self.failure = f"the folder is no longer watched, so new runs are not loaded: {task.exception()}"
+            log.error("%s", self.failure)
+
     async def keep_watch(self, every: float) -> None:
         """Looks for new runs forever, and measures each in the background."""
         measuring = asyncio.create_task(self.measure())
