@@ -38,6 +38,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_pipeline.py
 	$(BIN)/python benchmarks/bench_debias.py
 	$(BIN)/python benchmarks/bench_serving.py
+	$(BIN)/python benchmarks/bench_window.py
 
 # The paper with MF: one seed takes under an hour on two cores, each further one about 20 minutes. DATA is as for bench.
 DATA ?= $(or $(COUNTERPOP_DATA),../shared/data)

@@ -75,6 +75,14 @@ def test_the_scatter_of_seeds_is_part_of_the_interval_and_unbiased() -> None:
     assert over_seeds([0.2], [none], "x").to_json() == {"mean": 0.2, "low": 0.2, "high": 0.2, "seeds": 1}
 
 
+def test_ratios_stay_finite_where_a_draw_has_no_hit() -> None:
+    few = np.zeros(200)
+    few[0] = 1.0  # in a third of the draws nobody has a hit
+    rare = over_seeds([few.mean()], [resample({"m": few})["m"]], "a")
+    ratio = rare.times(2).over(rare)
+    assert ratio.mean == pytest.approx(1) and ratio.low > -1.001 and ratio.high < 1e3
+
+
 def test_packed_draws_keep_four_digits() -> None:
     values = np.random.default_rng(4).normal(0, 0.003, (20, 7))
     again = unpack(json.loads(json.dumps(pack(values))))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 RESAMPLES = 2000
 USER_STREAM, SEED_STREAM = 702, 703  # of the seed
 LEVELS = (0.05, 0.01, 0.001)  # one star for each that a corrected p-value is below
+LEAST_SHARE = 0.01  # of its mean that the smaller side of a ratio has in every draw
 _BATCH = 2_000_000  # users drawn at a time, over all draws
 
 Values = NDArray[np.float64]
@@ -89,20 +90,15 @@ class Spread:
         return {"mean": self.mean, "low": self.low, "high": self.high, "seeds": self.seeds}
 
     def minus(self, other: Spread) -> Spread:
-        return self._with(other, lambda a, b: a - b)
+        return Spread(self.mean - other.mean, self.draws - other.draws, min(self.seeds, other.seeds))
 
     def over(self, other: Spread) -> Spread:
-        """By which share it is above the other."""
-        return self._with(other, lambda a, b: a / b - 1)
+        """By which share it is above the other, whose mean must be above 0; a draw without hits counts as a few."""
+        draws = self.draws / np.maximum(other.draws, LEAST_SHARE * other.mean) - 1
+        return Spread(self.mean / other.mean - 1, draws, min(self.seeds, other.seeds))
 
     def times(self, factor: float) -> Spread:
         return Spread(self.mean * factor, self.draws * factor, self.seeds)
-
-    def _with(self, other: Spread, join: Callable[[Any, Any], Any]) -> Spread:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            draws = np.asarray(join(self.draws, other.draws))
-            mean = float(join(np.float64(self.mean), np.float64(other.mean)))
-        return Spread(mean, np.nan_to_num(draws, posinf=1e9, neginf=-1e9), min(self.seeds, other.seeds))
 
 
 def over_seeds(figures: Sequence[float], packed: Sequence[Mapping[str, Any]], key: str) -> Spread:
