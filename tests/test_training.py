@@ -278,7 +278,7 @@ def test_adjusted_lists_find_the_true_taste_that_plain_ones_miss() -> None:
     """The claim of the whole package, where the truth is known: strengths come from validation alone."""
     world = make_world()
     split = split_uniform(world.log, ordinary=0, seed=1)
-    run: Run = train(split.development, loss="bpr", epochs=40, refit=False)
+    run: Run = train(split.development, loss="bpr", negative_power=0.0, epochs=40, refit=False)
     best = tune(run, split.development, point="gain")
     vectors: Embeddings = run.embeddings
     found = []
