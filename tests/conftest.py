@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from counterpop.splits import Split, split_uniform
 from counterpop.worlds import World, make_world
+
+settings.register_profile("counterpop", deadline=None)  # a busy machine is no failure
+settings.load_profile("counterpop")
 
 
 @pytest.fixture(scope="session")

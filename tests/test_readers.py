@@ -144,7 +144,7 @@ def dict_model(rows: dict[str, list[Any]]) -> dict[tuple[Any, Any], tuple[float,
     return model
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(rows=logs(), seed=st.integers(0, 9), how=st.sampled_from(["polars", "parquet", "pandas", "npz"]))
 def test_log_equals_a_dict_for_any_order_of_rows(
     rows: dict[str, list[Any]], seed: int, how: str, tmp_path_factory: pytest.TempPathFactory
