@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
-from hypothesis import settings
 
 from counterpop.splits import Split, split_uniform
 from counterpop.worlds import World, make_world
 
-settings.register_profile("counterpop", deadline=None)  # a busy machine is no failure
-settings.load_profile("counterpop")
+with suppress(ModuleNotFoundError):  # the kernels' environment has no Hypothesis
+    from hypothesis import settings
+
+    settings.register_profile("counterpop", deadline=None)  # a busy machine is no failure
+    settings.load_profile("counterpop")
 
 
 @pytest.fixture(scope="session")
