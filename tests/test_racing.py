@@ -12,7 +12,7 @@ import pytest
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.splits import Split
-from counterpop.training import Progress, Settings, race, train
+from counterpop.training import Progress, Race, Settings, Trial, race, train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.racing import rounds_of
@@ -41,7 +41,9 @@ def test_train_takes_the_loss_and_power_that_short_trainings_rank_first(split: S
         assert row["round"] == 1 and row["epochs"] == 40  # all of them: a log this small takes no time
         found = by_hand(split, 40, loss=row["loss"], negative_power=row["negative_power"])
         assert row["valid"] == pytest.approx(found, abs=1e-12)
-    loss, power = choices[int(np.argmax([row["valid"] for row in tried]))]
+    least = {loss: 0.95 * max(row["ordinary"] for row in tried if row["loss"] == loss) for loss in ("bpr", "bce")}
+    affordable = [row["valid"] if row["ordinary"] >= least[row["loss"]] else 0.0 for row in tried]
+    loss, power = choices[int(np.argmax(affordable))]
     assert (run.settings["loss"], run.settings["negative_power"]) == (loss, power)
     assert run.settings["race"]["sentence"].startswith(
         f"Chosen by validation recall of short trainings: loss {loss}, negative_power {power}: "
@@ -58,6 +60,19 @@ def test_what_the_user_names_is_not_raced(split: Split) -> None:
     given = train(split, refit=False, loss="bce", **QUICK).settings
     assert [row["negative_power"] for row in given["race"]["tried"]] == [0.0, 0.25, 0.5, 0.75]
     assert given["loss"] == "bce"
+
+
+def test_negatives_by_popularity_must_not_cost_more_than_the_price() -> None:
+    bpr, bce = (tuple(Settings(loss=loss, negative_power=power) for power in (0.0, 0.5)) for loss in ("bpr", "bce"))
+    found = [(0.10, 0.40), (0.30, 0.37), (0.20, 0.30), (0.25, 0.29)]  # valid, ordinary; BCE has less of it anyway
+    trials = tuple(Trial(n, 1, 5, valid, 1.0, ordinary) for n, (valid, ordinary) in enumerate(found))
+    raced = Race(bpr + bce, trials)
+    assert [raced.is_costly(trial) for trial in trials] == [False, True, False, False]
+    assert raced.winner is bce[1]
+    assert [trial.candidate for trial in raced.ranking] == [3, 2, 0, 1]
+    assert raced.sentence.count("too costly") == 1
+    unknown = Race(bpr + bce, tuple(dataclasses.replace(trial, ordinary=None) for trial in trials))
+    assert unknown.winner is bpr[1]
 
 
 @pytest.mark.parametrize("given", [{"method": "dice"}, {"method": "macr"}, {"epochs": 39}], ids=str)

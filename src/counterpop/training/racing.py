@@ -14,6 +14,7 @@ from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint
 from counterpop.training.loop import Look, Progress, Report, begin, run_epochs
 from counterpop.training.settings import Settings
+from counterpop.tuning import PRICE
 
 Advance = Callable[[float, float], None]  # takes the loss and the seconds of an epoch
 
@@ -33,7 +34,7 @@ class Trial:
     """Validation recall@20 at its end, at the best of the method's coarse strengths; 0 if the loss diverged."""
     seconds: float
     ordinary: float | None = None
-    """The same on the ordinary part, if there is one. It is shown, but does not decide."""
+    """The same on the ordinary part, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,21 @@ class Race:
 
     @property
     def ranking(self) -> list[Trial]:
-        """The last trial of each candidate, best first: later rounds before earlier ones."""
+        """The last trial of each candidate, best first: later rounds before earlier ones, too costly ones last."""
         last = {trial.candidate: trial for trial in self.trials}
-        return sorted(last.values(), key=lambda trial: (-trial.round, -trial.valid))
+        return sorted(last.values(), key=lambda trial: (-trial.round, self.is_costly(trial), -trial.valid))
+
+    def is_costly(self, trial: Trial) -> bool:
+        """Whether its draw of negatives costs more than 5 % of ordinary recall.
+
+        Negatives drawn by popularity take popularity out in training, at a price that no strength gives back, so they
+        have the limit that `tune` has. Compared are the trials of a round that differ in nothing else.
+        """
+        if trial.ordinary is None:
+            return False
+        mine = replace(self.candidates[trial.candidate], negative_power=0.0)
+        twins = [one for one in self.trials if replace(self.candidates[one.candidate], negative_power=0.0) == mine]
+        return trial.ordinary < (1 - PRICE) * max(one.ordinary or 0.0 for one in twins if one.round == trial.round)
 
     @property
     def winner(self) -> Settings:
@@ -65,7 +78,11 @@ class Race:
         """What was chosen, and what else was tried."""
         named = [
             f"{', '.join(f'{name} {value}' for name, value in self._differing(trial).items())}: {trial.valid:.4f}"
-            + ("" if trial.ordinary is None else f" (ordinary {trial.ordinary:.4f})")
+            + (
+                ""
+                if trial.ordinary is None
+                else f" (ordinary {trial.ordinary:.4f}{', too costly' * self.is_costly(trial)})"
+            )
             + f" after {trial.epochs} epochs"
             for trial in self.ranking
         ]
@@ -133,7 +150,7 @@ def race(
             stage.best = max(valid, stage.best or 0.0)
             finished.append(Trial(candidate, number, settings.epochs, valid, seconds, *rest))
         trials += finished
-        entered = [trial.candidate for trial in sorted(finished, key=lambda trial: -trial.valid)]
+        entered = [trial.candidate for trial in Race(tuple(candidates), tuple(finished)).ranking]
     return Race(tuple(candidates), tuple(trials))
 
 

@@ -1,7 +1,7 @@
 """Strengths: the whole grid in one pass, the points of its frontier, and the choice among them."""
 
 from counterpop.runs import STRENGTHS
-from counterpop.tuning.choosing import PointSettings, Tuned, TuneSettings, refine, tune, warn_of
+from counterpop.tuning.choosing import PRICE, PointSettings, Tuned, TuneSettings, refine, tune, warn_of
 from counterpop.tuning.proof import (
     EVERYBODY,
     FOLDS,
@@ -26,7 +26,17 @@ from counterpop.tuning.search import (
     trace_frontier,
 )
 
-__all__ = ["EVERYBODY", "EXPOSURE_BYTES", "FOLDS", "LOWER_IS_BETTER", "STRENGTHS", "WHICH", "Folded", "Frontier"]
+__all__ = [
+    "EVERYBODY",
+    "EXPOSURE_BYTES",
+    "FOLDS",
+    "LOWER_IS_BETTER",
+    "PRICE",
+    "STRENGTHS",
+    "WHICH",
+    "Folded",
+    "Frontier",
+]
 __all__ += ["Grid", "PointSettings", "Proof", "Target", "Tradeoff", "TuneSettings", "Tuned", "Which"]
 __all__ += ["choose_strengths", "deal_folds", "efficient", "explain_choice", "prove_point", "refine"]
 __all__ += ["search_strengths", "trace_frontier", "tune", "warn_of"]
