@@ -9,6 +9,7 @@ import pytest
 
 import counterpop as cp
 from counterpop.training import searching
+from counterpop.training.checkpoints import Interrupted
 
 FEW = {"epochs": 20, "check_every": 10, "threads": 1, "ledger_every": 4}
 
@@ -90,6 +91,15 @@ def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPa
     run = cp.search(split, minutes=0.02, threads=1, refit=False, ensemble=1)
     assert epochs["lightgcn"] <= 2 * len(searching.WIDTHS) < epochs["mf"]  # a smaller width may be tried again
     assert run.settings["backbone"] == "mf"
+
+
+def test_a_search_stops_when_asked(split: cp.Split, tmp_path: Path) -> None:
+    asked: list[int] = []
+    options = {"backbone": "mf", "dim": 8, "storage": tmp_path / "search", **FEW}
+    with pytest.raises(Interrupted, match="keeps what was tried"):
+        cp.search(split, minutes=5, should_stop=lambda: asked.append(1) or len(asked) > 3, **options)
+    assert len(asked) == 4
+    assert (tmp_path / "search").exists()
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])

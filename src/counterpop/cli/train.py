@@ -248,7 +248,7 @@ def _train(
     replaces = force or (resume and artifacts.is_interrupted(out))
     with stop_requests() as caught, artifacts.begin_run(out, split, replaces) as (known, fill):
         _check_space(out, known, settings)
-        more |= {"should_stop": lambda: bool(caught)} if more else {}
+        more |= {"should_stop": lambda: bool(caught)}
         try:
             with nullcontext(None) if quiet else training_progress() as show:
                 run = make(known, on_progress=show, **more, **settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from counterpop.errors import InputError
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
+from counterpop.training.checkpoints import Interrupted
 from counterpop.training.fitting import candidates_of, read_settings, train
 from counterpop.training.loop import Progress, Report
 from counterpop.training.racing import try_settings
@@ -108,6 +109,7 @@ def search(
     ensemble: int | None = None,
     reduce: int | None = None,
     on_progress: Report | None = None,
+    should_stop: Callable[[], bool] | None = None,
     **given: Any,
 ) -> Run:
     """The best run that can be had in about this many minutes, from nothing but a split.
@@ -120,14 +122,23 @@ def search(
     time, such as LightGCN on a large log, are dropped after two epochs. `settings["search"]` of the run holds the
     leaderboard and how much each setting matters.
 
-    With `storage`, the name of a file, an interrupted search goes on where it stopped. Never looks at test.
+    With `storage`, the name of a file, an interrupted search goes on where it stopped. `should_stop` is asked after
+    every epoch, as in `train`. Never looks at test.
     Limit: what is tried depends on the speed of the machine, so a second search may choose other settings.
     """
     if not 0 < minutes < math.inf:
         raise InputError(f"minutes must be a number above 0, got {minutes}")
     known = split.development if isinstance(split, Split) else split
     space = _Space({name: value for name, value in given.items() if value is not None})
-    report = on_progress or (lambda progress: None)
+    stop = should_stop or (lambda: False)
+
+    def report(progress: Progress) -> None:
+        if on_progress is not None:
+            on_progress(progress)
+        if stop():
+            kept = f"; {storage} keeps what was tried, and the same call goes on from it" if storage else ""
+            raise Interrupted(f"the search was stopped{kept}")
+
     first = read_settings(dict(space.given)).to_json()
     with _studies(storage, {name: first[name] for name in ("seed", "method", *space.given)}) as studies:
         clock = _Clock(60 * minutes, studies, report)
@@ -147,7 +158,8 @@ def search(
     full = read_settings(chosen).epochs
     chosen["epochs"] = min(full, max(int(fits), best["epochs"]))
     members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
-    run = train(known, refit=refit, ensemble=members, reduce=reduce, on_progress=report, **chosen)
+    last: dict[str, Any] = {"ensemble": members, "reduce": reduce, "on_progress": on_progress}
+    run = train(known, refit=refit, should_stop=should_stop, **last, **chosen)
     return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, members)}})
 
 
