@@ -41,7 +41,8 @@ def test_a_stopped_training_ends_with_the_same_bits(split: cp.Split, tmp_path: P
     whole = cp.train(split, **settings)
     for stops in itertools.count():
         asked = itertools.count()
-        patient = 40 + stops if settings["epochs"] > 20 else 3  # a short training of a race starts again
+        # more each time, so that it ends; a short training of a race starts again
+        patient = stops + (settings["epochs"] + 5 if settings["epochs"] > 20 else 3)
         more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= patient}  # noqa: B023
         try:
             run = cp.train(split, **settings, **more)
