@@ -26,7 +26,7 @@ from paper_data import load_split
 
 DIRECTIONS = ((None, None), ("ridge", "mean"))  # None: the default, the ledger
 SEEDS = (0, 1, 2)
-BPR, BCE = {"loss": "bpr"}, {"loss": "bce"}
+BPR, BCE, SOFTMAX = {"loss": "bpr"}, {"loss": "bce"}, {"loss": "softmax", "temperature": 0.1, "epochs": 40}
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "ml10m": [BPR | {"dim": 256, "negative_power": power} for power in (0.35, 0.5, 0.65)]
     + [BPR | {"dim": 512, "negative_power": 0.5}, BCE | {"dim": 256, "negative_power": 0.5}]
@@ -43,7 +43,8 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         for power in (0.15, 0.25, 0.5, 0.75, 1.0, 1.25)
     ],
     "gowalla": [BCE | {"dim": 256, "lr": 0.4, "epochs": 400, "negative_power": power} for power in (0.25, 0.75, 1.0)]
-    + [BPR | {"dim": 256, "negative_power": power} for power in (0.75, 1.0, 1.25)],
+    + [BPR | {"dim": 256, "negative_power": power} for power in (0.75, 1.0, 1.25)]
+    + [SOFTMAX | {"dim": 256, "logq": logq} for logq in (0.5, 0.0, -0.3, -0.6)],
 }
 
 
