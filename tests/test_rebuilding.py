@@ -10,8 +10,8 @@ import pytest
 
 import counterpop as cp
 from counterpop.debiasing import hold_out
-from counterpop.debiasing.rebuilding import fit_fold_in, rebuild
-from counterpop.folding import fold_in, histories_of, ridge, transposed
+from counterpop.debiasing.rebuilding import LogHistories, fit_fold_in, rebuild
+from counterpop.folding import fold_in, ridge, transposed
 from counterpop.worlds import World, taste_recall
 
 
@@ -49,15 +49,16 @@ def test_fold_in_is_weighted_least_squares(others: float) -> None:
 def test_als_is_reproduced_and_random_vectors_are_not(biased: World) -> None:
     log = biased.log
     users, items = train_als(log)
-    of_users, of_items = fit_fold_in(users, items, log, 20, 0), fit_fold_in(items, users, transposed(log), 20, 0)
-    assert of_users.others == of_items.others == 1.0
+    of_users = fit_fold_in(users, LogHistories(items, log), 20, 0)
+    of_items = fit_fold_in(items, LogHistories(users, transposed(log)), 20, 0)
+    assert of_users.kind.others == of_items.kind.others == 1.0
     assert min(of_users.agreement, of_items.agreement) > 0.95
-    again = of_users.rebuild(items, histories_of(log, np.arange(50, dtype=np.int32)))
+    again = of_users.rebuild(LogHistories(items, log), np.arange(50, dtype=np.int32))
     assert again == pytest.approx(users[:50], abs=0.02 * float(np.abs(users).max()))
     draw = np.random.default_rng(0)
     for mean in (0.0, 3.0):  # a common part, which any rebuilt vector has as well, is no agreement
         noise = (mean + draw.normal(size=users.shape)).astype(np.float32)
-        assert fit_fold_in(noise, items, log, 20, 0).agreement < 0.1
+        assert fit_fold_in(noise, LogHistories(items, log), 20, 0).agreement < 0.1
 
 
 def test_vectors_that_cannot_be_rebuilt_prove_nothing(biased: World) -> None:
@@ -80,7 +81,8 @@ def test_rebuilt_vectors_are_those_of_a_log_without_the_pairs(biased: World) -> 
     found = cp.debias(users, items, log)
     vectors = cp.Embeddings(users, items, log.user_ids, log.item_ids)
     part = rebuild(hold_out(log, None, 0), vectors, log, 20, 0)[0].parts[0]
-    of_users, of_items = fit_fold_in(users, items, log, 20, 0), fit_fold_in(items, users, transposed(log), 20, 0)
+    of_users = fit_fold_in(users, LogHistories(items, log), 20, 0)
+    of_items = fit_fold_in(items, LogHistories(users, transposed(log)), 20, 0)
     dense, kept = np.zeros((2, log.n_users, log.n_items))
     dense[log.user_ix, log.item_ix] = 1
     kept[part.seen.user_ix, part.seen.item_ix] = 1
@@ -91,10 +93,10 @@ def test_rebuilt_vectors_are_those_of_a_log_without_the_pairs(biased: World) -> 
         folded = histories @ V @ np.linalg.inv(V.T @ V + reg * np.eye(V.shape[1]))
         return np.column_stack([folded, np.ones(len(folded))])
 
-    assert of_users.reg == pytest.approx(0.1 * np.mean((items**2).sum(axis=1)), rel=1e-5)
-    less = solved(users, (kept - dense).T, of_items.reg)[:, :-1] @ of_items.to_given[:-1]
+    assert of_users.kind.reg == pytest.approx(0.1 * np.mean((items**2).sum(axis=1)), rel=1e-5)
+    less = solved(users, (kept - dense).T, of_items.kind.reg)[:, :-1] @ of_items.to_given[:-1]
     new_items = items + less
-    new_users = solved(new_items, kept, of_users.reg) @ of_users.to_given
+    new_users = solved(new_items, kept, of_users.kind.reg) @ of_users.to_given
     q, p = found.item_direction.astype(float), found.user_direction.astype(float)
     tested = np.unique(part.test.user_ix)
     for (a, b), measured in (((0.0, 0.0), found.uniform.plain), (found.tried, found.uniform.adjusted)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ ItemDirection = Literal[
     "ledger", "ledger-pull", "mean", "head-mean", "popularity-mean", "head-minus-tail", "svd", "ridge"
 ]
 UserDirection = Literal["ledger", "mean", "active-mean", "svd", "ridge"]
+Rows = Literal["all", "head", "tail"]
+Wide = NDArray[np.float64]
 
 RIDGE = 10.0  # in mean squared lengths of the vectors; chosen on validation, see experiments/directions.md
 TINY = 1e-300  # a penalty for vectors that are all zero, whose regression is then zero
@@ -57,55 +60,119 @@ def find_directions(
     own = model.dials.user_direction if model.dials and user is None else None
     item = item or ("ledger" if ledger else "head-mean")
     user = user or ("ledger" if ledger else "mean")
-    if item not in get_args(ItemDirection) or user not in get_args(UserDirection):
-        raise InputError(
-            f"item direction must be one of {', '.join(get_args(ItemDirection))} and user direction one of "
-            f"{', '.join(get_args(UserDirection))}, got {item!r} and {user!r}"
-        )
+    check_kinds(item, user)
     if ledger is None and (item.startswith("ledger") or user == "ledger"):
         raise InputError("this model has no ledger; take a direction from mean vectors, or train with a ledger")
     along_users = _of_users(model, train, user) if own is None else own.astype(np.float64)
     return Directions(unit(_of_items(model, train, item), "popular"), unit(along_users, "conformity"))
 
 
-def _of_items(model: Model, train: Interactions, kind: ItemDirection) -> NDArray[np.float64]:
-    vectors, ledger, popular = model.embeddings.item_vectors, model.ledger, head(train.item_counts)
-    if ledger and kind.startswith("ledger"):
-        pull = _mean(ledger.item_pull()[popular])
-        return pull if kind == "ledger-pull" else pull - _mean(ledger.item_push()[popular])
+def check_kinds(item: str, user: str) -> None:
+    """Raises `InputError` unless these are kinds of directions."""
+    if item not in get_args(ItemDirection) or user not in get_args(UserDirection):
+        raise InputError(
+            f"item direction must be one of {', '.join(get_args(ItemDirection))} and user direction one of "
+            f"{', '.join(get_args(UserDirection))}, got {item!r} and {user!r}"
+        )
+
+
+class Side(Protocol):
+    """The vectors of all users or of all items with their counts, wherever they are: in arrays or in a cluster."""
+
+    def mean(self, rows: Rows = "all") -> Wide:
+        """(D,) the mean vector: of all rows, of those in the `head` of the counts, or of the rest."""
+
+    def weighted_sum(self) -> Wide:
+        """(D,) the sum of the vectors, each times its count."""
+
+    def second_moment(self) -> Wide:
+        """(D, D) the sum of the products of each vector with itself."""
+
+    def regression(self, centred: bool) -> tuple[Wide, Wide, int]:
+        """For a regression of fame on the vectors: (D, D) and (D,) sums of products, and the number of rows.
+
+        Centred, both are deviations from their means over all rows; else only rows with a count take part.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """A `Side` in memory."""
+
+    vectors: FloatArray
+    counts: NDArray[np.int64]
+    fame: Callable[[], Wide]
+
+    def mean(self, rows: Rows = "all") -> Wide:
+        if rows == "all":
+            return _mean(self.vectors)
+        popular = head(self.counts)
+        return _mean(self.vectors[popular if rows == "head" else ~popular])
+
+    def weighted_sum(self) -> Wide:
+        return np.asarray(self.counts.astype(np.float64) @ self.vectors)
+
+    def second_moment(self) -> Wide:
+        wide = self.vectors.astype(np.float64)
+        return np.asarray(wide.T @ wide)
+
+    def regression(self, centred: bool) -> tuple[Wide, Wide, int]:
+        fame = self.fame()
+        if centred:
+            target, wide = fame - fame.mean(), self.vectors - _mean(self.vectors)
+        else:
+            known = self.counts > 0
+            target, wide = fame[known], self.vectors[known].astype(np.float64)
+        return wide.T @ wide, wide.T @ target, len(wide)
+
+
+def direction_of_items(kind: ItemDirection, items: Side) -> Wide:
+    """A direction of items that takes no ledger, of any length."""
     match kind:
         case "mean":
-            return _mean(vectors)
+            return items.mean()
         case "popularity-mean":
-            return np.asarray(train.item_counts.astype(np.float64) @ vectors)
+            return items.weighted_sum()
         case "head-minus-tail":
-            return _mean(vectors[popular]) - _mean(vectors[~popular])
+            return items.mean("head") - items.mean("tail")
         case "svd":
-            return _first_singular(vectors)
+            return _first_singular(items)
         case "ridge":
-            fame = np.log1p(train.item_counts)
-            return _regress(fame - fame.mean(), vectors - _mean(vectors))
+            return _regress(*items.regression(centred=True))
         case _:
-            return _mean(vectors[popular])
+            return items.mean("head")
 
 
-def _of_users(model: Model, train: Interactions, kind: UserDirection) -> NDArray[np.float64]:
-    vectors, ledger, active = model.embeddings.user_vectors, model.ledger, head(train.user_counts)
-    if ledger and kind == "ledger":
-        return _mean(ledger.user_pull()[active]) - _mean(ledger.user_push()[active])
+def direction_of_users(kind: UserDirection, users: Side) -> Wide:
+    """A direction of users that takes no ledger, of any length."""
     match kind:
         case "active-mean":
-            return _mean(vectors[active])
+            return users.mean("head")
         case "svd":
-            return _first_singular(vectors)
+            return _first_singular(users)
         case "ridge":
-            known = train.user_counts > 0
-            return _regress(mean_fame(train)[known], vectors[known].astype(np.float64))
+            return _regress(*users.regression(centred=False))
         case _:
-            return _mean(vectors)
+            return users.mean()
 
 
-def mean_fame(log: Interactions) -> NDArray[np.float64]:
+def _of_items(model: Model, train: Interactions, kind: ItemDirection) -> Wide:
+    if model.ledger and kind.startswith("ledger"):
+        popular = head(train.item_counts)
+        pull = _mean(model.ledger.item_pull()[popular])
+        return pull if kind == "ledger-pull" else pull - _mean(model.ledger.item_push()[popular])
+    counts = train.item_counts
+    return direction_of_items(kind, Arrays(model.embeddings.item_vectors, counts, lambda: np.log1p(counts)))
+
+
+def _of_users(model: Model, train: Interactions, kind: UserDirection) -> Wide:
+    if model.ledger and kind == "ledger":
+        active = head(train.user_counts)
+        return _mean(model.ledger.user_pull()[active]) - _mean(model.ledger.user_push()[active])
+    return direction_of_users(kind, Arrays(model.embeddings.user_vectors, train.user_counts, lambda: mean_fame(train)))
+
+
+def mean_fame(log: Interactions) -> Wide:
     """(U,) how far each user's history leans to the head: the mean log(1 + count) of their items; 0 without items."""
     fame = np.log1p(log.item_counts)[log.item_ix]
     return np.bincount(log.user_ix, fame, log.n_users) / np.maximum(1, log.user_counts)
@@ -120,26 +187,24 @@ def lean_of(log: Interactions) -> FloatArray:
     return np.where(known, np.clip((fame - fame[known].mean()) / spread, -3, 3), 0).astype(np.float32)
 
 
-def _regress(target: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ridge regression of the target on the vectors, without intercept; the penalty does not depend on their scale."""
-    gram = vectors.T @ vectors
-    penalty = RIDGE * np.trace(gram) / max(1, len(vectors))
-    return np.asarray(np.linalg.solve(gram + max(penalty, TINY) * np.eye(len(gram)), vectors.T @ target))
+def _regress(gram: Wide, cross: Wide, n: int) -> Wide:
+    """Ridge regression on vectors, without intercept; the penalty does not depend on their scale."""
+    penalty = RIDGE * np.trace(gram) / max(1, n)
+    return np.asarray(np.linalg.solve(gram + max(penalty, TINY) * np.eye(len(gram)), cross))
 
 
-def _first_singular(vectors: FloatArray) -> NDArray[np.float64]:
+def _first_singular(side: Side) -> Wide:
     """The direction of the vectors' largest second moment, on the side of their mean; zero if they are all zero."""
-    wide = vectors.astype(np.float64)
-    values, directions = np.linalg.eigh(wide.T @ wide)
+    values, directions = np.linalg.eigh(side.second_moment())
     first = directions[:, -1] * (values[-1] > 0)
-    return np.asarray(-first if first @ _mean(vectors) < 0 else first)
+    return np.asarray(-first if first @ side.mean() < 0 else first)
 
 
-def _mean(vectors: FloatArray) -> NDArray[np.float64]:
+def _mean(vectors: FloatArray) -> Wide:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64))
 
 
-def unit(vector: NDArray[np.float64], what: str) -> FloatArray:
+def unit(vector: Wide, what: str) -> FloatArray:
     """The vector at length 1; says so where there is none."""
     length = np.linalg.norm(vector)
     if not np.isfinite(length) or length == 0:

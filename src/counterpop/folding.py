@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterpop.embeddings import FloatArray
 from counterpop.interactions import IntArray, Interactions
@@ -17,18 +18,24 @@ def ridge(vectors: FloatArray, times: float = FOLD_IN_REG) -> float:
     return times * float(np.mean(np.einsum("id,id->i", vectors, vectors))) or 1.0
 
 
-def fold_in(vectors: FloatArray, histories: Sequence[IntArray], reg: float, others: float = 0.0) -> FloatArray:
+def fold_in(
+    vectors: FloatArray,
+    histories: Sequence[NDArray[np.integer]],
+    reg: float,
+    others: float = 0.0,
+    gram: NDArray[np.floating] | None = None,
+) -> FloatArray:
     """(B, D) a vector for each history: least squares with a score of 1 for its rows of `vectors`, V.
 
     u = (others V^T V + (1 - others) H^T H + reg I)^-1 H^T 1, with H the rows in the history. `others` is the weight
     of all rows, whose score should be 0, against those in the history: 0 is ridge regression on the history, close to
     its mean but counting only once what its rows have in common; 1/c is ALS with confidence c. An empty history gives
-    zeros.
+    zeros. `gram` is V^T V if `vectors` are only some of the rows.
     """
     dim = vectors.shape[1]
     system, inverse = reg * np.eye(dim), np.eye(dim) / reg
     if others:
-        system += others * (vectors.T @ vectors).astype(np.float64)
+        system += others * (vectors.T @ vectors if gram is None else gram).astype(np.float64)
         inverse = np.asarray(np.linalg.inv(system), dtype=np.float64)
     folded = np.empty((len(histories), dim), dtype=np.float32)
     for n, rows in enumerate(histories):

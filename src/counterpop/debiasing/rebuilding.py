@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,59 +22,118 @@ FIT_ROWS, COMPARED_ROWS = 2_000, 500  # for the map, and to compare with the giv
 SAMPLE_STREAM = 503
 
 
+class Kind(NamedTuple):
+    """A kind of fold-in: see `fold_in`."""
+
+    others: float
+    reg: float
+
+
+class Histories(Protocol):
+    """What the rows of one side (users or items) have interacted with, wherever the pairs are."""
+
+    @property
+    def vectors(self) -> FloatArray:
+        """Vectors of the other side: all of them, or a sample that lists are compared on."""
+
+    @property
+    def ids(self) -> Ids:
+        """Their ids."""
+
+    @property
+    def able(self) -> IntArray:
+        """Rows that have a history."""
+
+    def fold(self, rows: IntArray, kinds: Sequence[Kind]) -> list[FloatArray]:
+        """(B, D) vectors of these rows from their histories, for each kind of fold-in."""
+
+    def only(self, log: Interactions) -> Histories:
+        """The same without the pairs that `log`, whose users are these rows, lacks."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogHistories:
+    """The histories of a log's users, with the vectors of its items."""
+
+    vectors: FloatArray
+    log: Interactions
+
+    @property
+    def ids(self) -> Ids:
+        return self.log.item_ids
+
+    @property
+    def able(self) -> IntArray:
+        return np.flatnonzero(self.log.user_counts > 0).astype(np.int32)
+
+    def fold(self, rows: IntArray, kinds: Sequence[Kind]) -> list[FloatArray]:
+        histories = histories_of(self.log, rows)
+        return [fold_in(self.vectors, histories, reg, others) for others, reg in kinds]
+
+    def only(self, log: Interactions) -> LogHistories:
+        return replace(self, log=log)
+
+
 @dataclass(frozen=True, eq=False)
 class FoldIn:
     """How vectors of one side are made from a history and the vectors of the other side."""
 
-    others: float
-    reg: float
+    kind: Kind
     to_given: NDArray[np.float64]
     """(D + 1, D) least squares from what `fold_in` gives, and 1, to the given vectors: scale, centre and biases."""
     agreement: float
     """Of top lists with rebuilt and with given vectors: 1 if they are equal, 0 if the mean vector does as well."""
 
-    def rebuild(self, vectors: FloatArray, histories: list[IntArray]) -> NDArray[np.float64]:
-        return with_one(fold_in(vectors, histories, self.reg, self.others)) @ self.to_given
+    def rebuild(self, histories: Histories, rows: IntArray) -> NDArray[np.float64]:
+        return with_one(histories.fold(rows, [self.kind])[0]) @ self.to_given
 
 
-def fit_fold_in(given: FloatArray, vectors: FloatArray, log: Interactions, k: int, seed: int) -> FoldIn:
-    """The kind of fold-in whose top lists agree best with those of the given vectors of `log`'s users.
+def fit_fold_in(given: FloatArray, histories: Histories, k: int, seed: int) -> FoldIn:
+    """The kind of fold-in whose top lists agree best with those of the given vectors.
 
     The map is fitted on some users and compared on others; each is folded in from all of their pairs.
     """
-    able = np.flatnonzero((log.user_counts > 0) & given.any(axis=1)).astype(np.int32)
+    vectors, ids, able = histories.vectors, histories.ids, histories.able
+    able = able[given[able].any(axis=1)]
     users = np.random.default_rng([seed, SAMPLE_STREAM]).permutation(able)[: FIT_ROWS + COMPARED_ROWS]
     compared, fitted = np.split(users, [min(COMPARED_ROWS, len(users) // 4)])
-    own = _top(given[compared], vectors, log.item_ids, k)
+    own = _top(given[compared], vectors, ids, k)
     mean = np.tile(given[users].mean(axis=0), (len(compared), 1))
-    base = _shared(_top(mean, vectors, log.item_ids, k), own)
+    base = _shared(_top(mean, vectors, ids, k), own)
+    kinds = [Kind(others, ridge(vectors, times)) for others, times in KINDS]
     best = None
-    for others, times in KINDS:
-        reg = ridge(vectors, times)
-        known, new = (with_one(fold_in(vectors, histories_of(log, u), reg, others)) for u in (fitted, compared))
+    for kind, folded in zip(kinds, histories.fold(users, kinds), strict=True):
+        new, known = np.split(with_one(folded), [len(compared)])
         to_given = _map(known, given[fitted].astype(np.float64))
-        shared = _shared(_top((new @ to_given).astype(np.float32), vectors, log.item_ids, k), own)
-        kind = FoldIn(others, reg, to_given, (shared - base) / (1 - base) if base < 1 else 0.0)
-        best = kind if best is None or kind.agreement > best.agreement else best
+        shared = _shared(_top((new @ to_given).astype(np.float32), vectors, ids, k), own)
+        one = FoldIn(kind, to_given, (shared - base) / (1 - base) if base < 1 else 0.0)
+        best = one if best is None or one.agreement > best.agreement else best
     assert best is not None
     return best
 
 
-def rebuild(trial: Trial, vectors: Embeddings, log: Interactions, k: int, seed: int) -> tuple[Trial, float]:
+def rebuild(
+    trial: Trial, vectors: Embeddings, log: Interactions, k: int, seed: int, by_item: Histories | None = None
+) -> tuple[Trial, float]:
     """The trial with vectors of its own for each part, and how well fold-in reproduces the given vectors.
+
+    `by_item` are the histories of the items, if vectors and log hold only some of their users.
 
     From the vectors of the judged items, what their held-out pairs contributed is subtracted: fold-in from all of
     their users less fold-in from those they keep. Then the judged users are folded in, from the items they keep.
     """
-    P, Q, by_item = vectors.user_vectors, vectors.item_vectors, transposed(log)
-    of_users, of_items = fit_fold_in(P, Q, log, k, seed), fit_fold_in(Q, P, by_item, k, seed)
+    P, Q = vectors.user_vectors, vectors.item_vectors
+    by_item = by_item or LogHistories(P, transposed(log))
+    of_users = fit_fold_in(P, LogHistories(Q, log), k, seed)
+    of_items = fit_fold_in(Q, by_item, k, seed)
     parts = []
     for part in trial.parts:
         users, items = (_judged(part, side) for side in ("user_ix", "item_ix"))
-        kept, whole = (of_items.rebuild(P, histories_of(known, items)) for known in (transposed(part.seen), by_item))
+        known = by_item.only(transposed(part.seen)), by_item
+        kept, whole = (of_items.rebuild(histories, items) for histories in known)
         new_items, new_users = Q.copy(), P.copy()
         new_items[items] += (kept - whole).astype(np.float32)
-        new_users[users] = of_users.rebuild(new_items, histories_of(part.seen, users))
+        new_users[users] = of_users.rebuild(LogHistories(new_items, part.seen), users)
         parts.append(replace(part, vectors=replace(vectors, user_vectors=new_users, item_vectors=new_items)))
     return replace(trial, parts=(parts[0], parts[1])), min(of_users.agreement, of_items.agreement)
 

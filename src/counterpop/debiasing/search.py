@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
 from counterpop.debiasing.matching import as_embeddings, check_fit, in_order_of, sort_ledger
-from counterpop.debiasing.rebuilding import rebuild
+from counterpop.debiasing.rebuilding import Histories, rebuild
 from counterpop.debiasing.trials import (
     PART_NAMES,
     SIGNIFICANT,
@@ -208,31 +208,51 @@ def debias(
     halves are random samples: see `Debiasing.sample`.
     """
     chosen = DebiasSettings.of(settings)
-    if chosen.point == "gain" and not chosen.floor:
-        if chosen.target not in ("recall", "hit_rate", "ndcg"):
-            text = (
-                f"the target {chosen.target} without a limit takes the strengths that move it most, at any cost in "
-                "accuracy; point='balanced' or a floor such as recall=0.95 limits the cost"
-            )
-            warnings.warn(CounterpopWarning(text), stacklevel=2)
-        elif holdout is None:
-            text = "far along the grid, a gain that is judged without a later log may be none; pass a holdout"
-            warnings.warn(CounterpopWarning(text), stacklevel=2)
+    warn_of_settings(chosen, in_sample=holdout is None)
     vectors = as_embeddings(user_vectors, item_vectors, interactions, user_ids, item_ids)
     log = in_order_of(interactions, vectors, chosen.drop_unknown)
     check_fit(vectors, log, chosen.seed)
     if ledger is not None:
         ledger = sort_ledger(ledger, interactions, user_ids, item_ids)
     later = None if holdout is None else in_order_of(holdout, vectors, chosen.drop_unknown)
-    trial = hold_out(log, later, chosen.seed)
     directions = find_directions(Model(vectors, ledger), log, chosen.item_direction, chosen.user_direction)
+    return search_along(directions, vectors, log, later, chosen)
+
+
+def warn_of_settings(settings: DebiasSettings, *, in_sample: bool) -> None:
+    """Warns of settings whose result may disappoint; `in_sample` means without a later log."""
+    if settings.point == "gain" and not settings.floor:
+        if settings.target not in ("recall", "hit_rate", "ndcg"):
+            text = (
+                f"the target {settings.target} without a limit takes the strengths that move it most, at any cost in "
+                "accuracy; point='balanced' or a floor such as recall=0.95 limits the cost"
+            )
+            warnings.warn(CounterpopWarning(text), stacklevel=3)
+        elif in_sample:
+            text = "far along the grid, a gain that is judged without a later log may be none; pass a holdout"
+            warnings.warn(CounterpopWarning(text), stacklevel=3)
+
+
+def search_along(
+    directions: Directions,
+    vectors: Embeddings,
+    log: Interactions,
+    later: Interactions | None,
+    settings: DebiasSettings,
+    by_item: Histories | None = None,
+) -> Debiasing:
+    """The adjustment along given directions, for vectors and logs that are matched by position.
+
+    `by_item` are the histories of the items, if vectors and log hold only some of their users.
+    """
+    trial = hold_out(log, later, settings.seed)
     if later is not None:
-        return _search(vectors, log, trial, directions, chosen)
-    chosen.report("rebuilding vectors without the held-out pairs")
-    trial, agreement = rebuild(trial, vectors, log, chosen.k, chosen.seed)
-    if chosen.allowed_price is not None:  # what rebuilt vectors do not reproduce may cost more than is judged
-        chosen = replace(chosen, price=chosen.allowed_price * min(1.0, max(0.0, agreement)))
-    return _search(vectors, log, trial, directions, chosen, agreement)
+        return _search(vectors, log, trial, directions, settings)
+    settings.report("rebuilding vectors without the held-out pairs")
+    trial, agreement = rebuild(trial, vectors, log, settings.k, settings.seed, by_item)
+    if settings.allowed_price is not None:  # what rebuilt vectors do not reproduce may cost more than is judged
+        settings = replace(settings, price=settings.allowed_price * min(1.0, max(0.0, agreement)))
+    return _search(vectors, log, trial, directions, settings, agreement)
 
 
 def _search(
