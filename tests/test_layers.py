@@ -42,6 +42,7 @@ LAYERS = [
     "drift",
     "auditing",
     "sql",
+    "spark",
     "artifacts",
     "reporting",
     "adapters",

@@ -9,22 +9,11 @@ import numpy as np
 import pytest
 
 import counterpop as cp
+from builders import train_als
 from counterpop.debiasing import hold_out
 from counterpop.debiasing.rebuilding import LogHistories, fit_fold_in, rebuild
 from counterpop.folding import fold_in, ridge, transposed
 from counterpop.worlds import World, taste_recall
-
-
-def train_als(log: cp.Interactions, dim: int = 12, reg: float = 0.01) -> tuple[np.ndarray, np.ndarray]:
-    """ALS with confidence 1 in plain NumPy: (V^T V + reg I)^-1 V^T R, ten times for each side."""
-    seen = np.zeros((log.n_users, log.n_items))
-    seen[log.user_ix, log.item_ix] = 1
-    items = np.random.default_rng(0).normal(size=(log.n_items, dim)) * 0.01
-    for _ in range(10):
-        users = np.linalg.solve(items.T @ items + reg * np.eye(dim), items.T @ seen.T).T
-        items = np.linalg.solve(users.T @ users + reg * np.eye(dim), users.T @ seen).T
-    users = np.linalg.solve(items.T @ items + reg * np.eye(dim), items.T @ seen.T).T
-    return users.astype(np.float32), items.astype(np.float32)
 
 
 @pytest.fixture(scope="module")

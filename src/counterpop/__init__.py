@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterpop import sql
+    from counterpop import spark, sql
     from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
         load,
@@ -93,7 +93,7 @@ _HOMES = {
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }
-_MODULES = ("sql",)  # used by their own names: cp.sql.write_audit
+_MODULES = "spark", "sql"  # used by their own names: cp.spark.debias, cp.sql.write_audit
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = sorted([*_HOME_OF, *_MODULES])

@@ -95,7 +95,7 @@ class Checkpoint:
             )  # of the best model and the one in training
             self._next = self._start + size / SPEED / SHARE
         due = looked and best is not None and time.perf_counter() >= self._next
-        if self._should_stop() or due:
+        if self.path is not None and (self._should_stop() or due):
             start = time.perf_counter()
             self._write(trainee.state())
             self._next = time.perf_counter() + (time.perf_counter() - start) / SHARE

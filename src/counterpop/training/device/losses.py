@@ -25,6 +25,8 @@ class TripleLoss(torch.nn.Module):
 
     ranks_as_trained = True
     """Whether the vectors that rank are the vectors in training."""
+    by_triple = True
+    """Whether it is a sum over triples, and none of them sees the others of its batch."""
     ledger: DeviceLedger | None = None
 
     def __init__(self, train: Interactions, settings: Settings) -> None:

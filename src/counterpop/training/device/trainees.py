@@ -20,9 +20,10 @@ from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
 from counterpop.training.device import find_device
 from counterpop.training.device.ledger import DeviceLedger
-from counterpop.training.device.losses import OWN_RATE
+from counterpop.training.device.losses import OWN_RATE, TripleLoss
 from counterpop.training.device.measuring import directions_of, search_on_device
 from counterpop.training.device.sampling import DeviceSampler
+from counterpop.training.device.sharing import SharedLedger, check_shareable, find_share
 from counterpop.training.states import State
 from counterpop.tuning import Grid
 
@@ -41,6 +42,12 @@ class _Trainee(ABC):
         self._loss = settings.method.torch(train, settings).to(self._device)
         if settings.keeps_ledger:
             self._loss.ledger = DeviceLedger(train, dim, settings.ledger_every, self._device)
+        self._share = find_share()
+        compares = type(self._loss).contrast is not TripleLoss.contrast
+        check_shareable(self._share, self._loss.by_triple and not compares)
+        self._shared_ledger = None
+        if self._loss.ledger and not self._share.alone:
+            self._shared_ledger = SharedLedger(self._loss.ledger, self._share)
         self._sampler = DeviceSampler(start, self._device)
         self._epochs = 0
 
@@ -52,13 +59,21 @@ class _Trainee(ABC):
     def vectors(self) -> tuple[Tensor, Tensor]:
         """The vectors of users and items as they are now."""
 
+    def _gather(self) -> None:
+        """Gets from the other processes what this one lacks: all of them call it at the same time."""
+        if self._shared_ledger:
+            self._shared_ledger.gather()
+
     def model(self) -> Model:
         """A copy of the vectors as they are now and of the ledger so far, on the host."""
+        self._gather()
         users, items = (table.detach().float().cpu().numpy().copy() for table in self._loss.ranking(*self.vectors()))
         ids = self._train.user_ids, self._train.item_ids
         return self._loss.model(Embeddings(users[: len(ids[0])], items[: len(ids[1])], *ids))  # of copies, the first
 
     def state(self) -> State:
+        if not self._share.alone:
+            raise InputError("a training in several processes cannot be checkpointed; leave checkpoint out")
         return {name: on_host(tensor) for name, tensor in self._tensors().items()} | {"epochs": np.array(self._epochs)}
 
     def restore(self, state: State) -> None:
@@ -92,6 +107,7 @@ class _Trainee(ABC):
 
     def look(self, known: Development, users: IntArray, strengths: tuple[Strengths, Strengths]) -> Grid:
         """Its metrics on the validation part of these users at every pair of strengths, measured on the device."""
+        self._gather()
         if self._loss.ranks_as_trained:
             n_users, n_items = self._train.n_users, self._train.n_items
             vectors = self._loss.ranking(*self.vectors())
@@ -124,17 +140,26 @@ class DeviceTables(_Trainee):
 
     def run(self, triples: Tensor, lr: float) -> Tensor:
         """Goes along these triples (3, n); returns their mean loss."""
-        if has_kernels(self._device):
+        if has_kernels(self._device) and self._share.alone:
             mean = self._loss.step_epoch(self._users, self._items, triples, lr)
             if mean is not None:
                 return mean
         n = triples.shape[1]
         losses = []
         for batch in torch.split(triples, -(-n // self._settings.steps(n)), dim=1):
-            losses.append(self.step(batch, lr))
+            mine = self._share.mine(batch)
+            losses.append(self.step(mine, lr))
             if self._loss.ledger:
-                self._loss.ledger.count(batch.shape[1])
-        return torch.cat(losses).mean()
+                self._loss.ledger.count(mine.shape[1])
+        if self._share.alone:
+            return torch.cat(losses).mean()
+        total = torch.cat(losses).sum()
+        self._share.add_up(total)
+        return total / n
+
+    def _gather(self) -> None:
+        super()._gather()
+        self._share.gather_rows(self._users.detach())
 
     def step(self, triples: Tensor, lr: float) -> Tensor:
         """One step along a batch (3, B); returns its losses. A method's own parameters, in every triple, go slower."""
@@ -142,6 +167,7 @@ class DeviceTables(_Trainee):
         own = list(self._loss.parameters())
         total, losses = self._loss(*tables, triples)
         slopes = torch.autograd.grad(total, [*tables, *own])
+        self._share.add_up(*slopes[1:])  # users are nobody else's
         with torch.no_grad():
             for n, (values, slope) in enumerate(zip([*tables, *own], slopes, strict=True)):
                 values.detach().sub_(slope, alpha=lr if n < len(tables) else lr * OWN_RATE)
@@ -180,7 +206,7 @@ class DeviceEncoder(_Trainee):
         self._steps = settings.steps(self._sampler.triples)
         size = self._sampler.triples // self._steps
         self._batch = torch.zeros(3, size, dtype=torch.int64, device=self._device)
-        self._replays = replay and cuda
+        self._replays = replay and cuda and self._share.alone
         self._recorded: torch.cuda.CUDAGraph | None = None
 
     def epoch(self, lr: float) -> float:
@@ -196,8 +222,9 @@ class DeviceEncoder(_Trainee):
                 self._recorded.replay()
             else:
                 self.step(self._batch)
-        if self._loss.ledger:
-            self._loss.ledger.count(size, self._steps)
+            if self._loss.ledger:
+                self._loss.ledger.count(self._share.mine(self._batch).shape[1])
+        self._share.add_up(self._total)
         if self._replays and not self._recorded:  # after an epoch everything has been called once
             self._recorded = torch.cuda.CUDAGraph()
             if self._settings.edge_dropout:  # drawn within a recorded step
@@ -208,6 +235,7 @@ class DeviceEncoder(_Trainee):
 
     def step(self, triples: Tensor) -> None:
         """One step along a batch (3, B)."""
+        triples = self._share.mine(triples)
         users, items = self._module()
         self._optimiser.zero_grad()
         if not self._add_by_kernel(users, items, triples):
@@ -217,6 +245,7 @@ class DeviceEncoder(_Trainee):
         more = self._loss.contrast(self._module, triples)
         if more is not None:
             more.backward()  # type: ignore[no-untyped-call]
+        self._share.add_up(*(p.grad for p in self._optimiser.param_groups[0]["params"] if p.grad is not None))
         self._optimiser.step()
 
     def _add_by_kernel(self, users: Tensor, items: Tensor, triples: Tensor) -> bool:

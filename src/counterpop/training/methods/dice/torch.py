@@ -19,6 +19,7 @@ class DICELoss(TripleLoss):
     def __init__(self, train: Interactions, settings: Settings, method: DICE) -> None:
         super().__init__(train, settings)
         self._method = method
+        self.by_triple = not method.penalty or method.discrepancy != "dcor"
         self.register_buffer("counts", torch.from_numpy(train.item_counts))
         # a buffer, so that a recorded step sees its new value in every epoch
         self.register_buffer("weight", torch.tensor(float(method.weight)))

@@ -17,6 +17,7 @@ from counterpop.training.settings import Settings
 class SoftmaxLoss(TripleLoss):
     """The seen item of each pair against the negatives that the batch shares."""
 
+    by_triple = False
     _weights: Tensor | None
     _as_positive: Tensor
     _as_negative: Tensor
