@@ -7,7 +7,7 @@ bpr       made up: much popularity in the items and in the users, as BPR leaves 
 gowalla   implicit's ALS (64 factors) on Gowalla, 40,981 items; needs the data (COUNTERPOP_DATA)
 
 Each line is one way to build and ask an index: recall of the exact top 20 by inner product, and microseconds per query
-(one thread, median of the rounds, which go over all ways in turn), for plain and for transformed queries. The last
+(of processor time, one thread, median of the rounds, which go over all ways in turn), for plain and for transformed queries. The last
 figure is the ratio to the plain query of the index as it is, at the same ef.
 
 as is      vectors as they are, by inner product
@@ -158,9 +158,9 @@ def measure(library: str, found: Catalogue, efs: list[int]) -> None:
         for way in ways:
             way.set_ef(way.ef)
             for side, queries in enumerate((way.plain, way.transformed)):
-                start = time.perf_counter()
+                start = time.process_time()  # searches use one thread; other work on the machine does not count
                 lists = way.search(queries)
-                seconds.setdefault((way.name, way.ef, side), []).append(time.perf_counter() - start)
+                seconds.setdefault((way.name, way.ef, side), []).append(time.process_time() - start)
                 if not attempt:
                     recall[way.name, way.ef, side] = recall_of(lambda *_: lists, found.items, truth[side], K)  # noqa: B023
     micro = {key: statistics.median(values) / len(found.users) * 1e6 for key, values in seconds.items()}
