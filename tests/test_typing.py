@@ -31,7 +31,7 @@ def test_public_names_are_literal_and_the_ones_imported_for_type_checkers() -> N
     }
     literal = next(node.value for node in TREE.body if isinstance(node, ast.Assign) and _name(node) == "__all__")
     assert ast.literal_eval(literal) == cp.__all__
-    assert named == set(cp.__all__) == {*cp._HOME_OF, *cp._SUBMODULES}
+    assert named == set(cp.__all__) == {*cp._HOME_OF, *cp._MODULES}
     for name in cp.__all__:
         value = getattr(cp, name)
         assert getattr(value, "__name__", name).rpartition(".")[2] == name  # METHODS and NUMBERS have none

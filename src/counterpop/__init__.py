@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterpop import adapters, reporting
+    from counterpop import adapters, reporting, sql
     from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
         load,
@@ -93,9 +93,8 @@ _HOMES = {
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }
+_MODULES = ("adapters", "reporting", "sql")  # used by their own names: cp.sql.write_audit
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-
-_SUBMODULES = ("adapters", "reporting")
 
 # literal, because type checkers and editors read it; a test compares it with the table
 __all__ = [
@@ -176,13 +175,14 @@ __all__ = [
     "split_random",
     "split_temporal",
     "split_uniform",
+    "sql",
     "train",
     "tune",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
+    if name in _MODULES:
         return import_module(f"counterpop.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'counterpop' has no attribute {name!r}")
