@@ -6,9 +6,9 @@ als       made up: vectors as long as items are popular, users with little popul
 bpr       made up: much popularity in the items and in the users, as BPR leaves them
 gowalla   implicit's ALS (64 factors) on Gowalla, 40,981 items; needs the data (COUNTERPOP_DATA)
 
-Each line is one way to build and ask an index: recall of the exact top 20 by inner product, and microseconds per query
-(of processor time, one thread, median of the rounds, which go over all ways in turn), for plain and for transformed queries. The last
-figure is the ratio to the plain query of the index as it is, at the same ef.
+Each line is one way to build and ask an index: recall of the exact top 20 by inner product, and microseconds of
+processor time per query (one thread, median of the rounds, which go over all ways in turn), for plain and for
+transformed queries. The last figure is the ratio to the plain query of the index as it is, at the same ef.
 
 as is      vectors as they are, by inner product
 cosine     one more coordinate makes all lengths equal, so that inner products become cosines
