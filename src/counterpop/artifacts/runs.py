@@ -100,11 +100,11 @@ def load(path: str | Path) -> Recommender:
     return saved.recommender(saved.known)
 
 
-def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) -> Subject:
+def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None, **how: Any) -> Subject:
     """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted".
 
-    Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
-    what `recommend` leaves out.
+    Lists are for users of the part that the model was trained on, in which popularity is counted. They leave out what
+    `recommend` leaves out. `how` is passed on to `audit_model`: `users` and `seed`.
     """
     saved, split = load_tested(path)
     model = saved.recommender(split.development)
@@ -113,7 +113,7 @@ def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) 
         models["adjusted"] = model
     log = saved.trained_on(split.development)
     more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
-    audits = {name: audit_model(one, log, k, **more) for name, one in models.items()}
+    audits = {name: audit_model(one, log, k, **more, **how) for name, one in models.items()}
     strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
     tuning = saved.manifest["tuning"] or {}
     facts = {"run": str(path), **strengths, "tuning": {name: tuning[name] for name in TOLD if name in tuning}}

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import k_option, seed_option
+from counterpop.cli.options import k_option, seed_option, users_option
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
+from counterpop.panels import Users
 from counterpop.reporting import comparison_table, gain_and_price, summarise
 
 
@@ -20,9 +21,10 @@ from counterpop.reporting import comparison_table, gain_and_price, summarise
 )
 @k_option()
 @click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
-@seed_option(help="Seed of the bootstrap.")
+@users_option()
+@seed_option(help="Seed of the bootstrap, and of a sample of users.")
 @shell
-def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:
+def command(run: str, on: On, k: int, against: str | None, users: Users, seed: int, quiet: bool) -> dict[str, Any]:
     """Measure a run on held-out data, plain and adjusted, with 95 % intervals.
 
     Recall, hit rate and NDCG are means over the users who have a held-out item. Average popularity, tail share,
@@ -39,7 +41,7 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     reports = []
     for path in [run, *([against] if against else [])]:
         with working(f"measuring {path}"):
-            reports.append(summarise(path, k, seed, on))
+            reports.append(summarise(path, k, seed, on, users))
     evaluations = [report.evaluation for report in reports]
     validation = reports[0].settings["validation"]
     result = {"run": run, "validation": validation, **evaluations[0].to_json()}

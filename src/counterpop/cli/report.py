@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import k_option, seed_option
+from counterpop.cli.options import k_option, seed_option, users_option
 from counterpop.cli.progress import output, working
 from counterpop.outputs import check_writable
+from counterpop.panels import Users
 from counterpop.reporting import summarise, write_report
 
 
@@ -19,9 +20,10 @@ from counterpop.reporting import summarise, write_report
 @click.argument("runs", type=click.Path(), nargs=-1, required=True)
 @click.option("--out", type=click.Path(), required=True, help="HTML file to write.")
 @k_option()
-@seed_option(help="Seed of the bootstrap.")
+@users_option()
+@seed_option(help="Seed of the bootstrap, and of a sample of users.")
 @shell
-def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool) -> dict[str, Any]:
+def command(runs: tuple[str, ...], out: str, k: int, users: Users, seed: int, quiet: bool) -> dict[str, Any]:
     """Compare runs on one self-contained page that opens without a network."""
     if len(set(runs)) < len(runs):
         raise click.UsageError("each run can be compared only once, but one is named twice")
@@ -31,7 +33,9 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool) -> 
     for path, name in zip(runs, names, strict=True):
         with working(f"measuring {path}"):
             # runs with the same folder name are shown with their whole path
-            reports.append(replace(summarise(path, k, seed), name=name if names.count(name) == 1 else path))
+            reports.append(
+                replace(summarise(path, k, seed, users=users), name=name if names.count(name) == 1 else path)
+            )
     write_report(reports, Path(out))
     if not quiet:
         output.print(f"Wrote {out} ({Path(out).stat().st_size / 1e6:.1f} MB).")
