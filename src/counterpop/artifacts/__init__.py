@@ -3,6 +3,7 @@
 from counterpop.artifacts.adjustments import load_adjustment, load_with_origin, save_adjustment
 from counterpop.artifacts.documents import Subject, make_document, read_document, read_history, together
 from counterpop.artifacts.folder import FORMAT, MANIFEST, check_target, claimed
+from counterpop.artifacts.lists import Find, Written, lists_table, write_lists
 from counterpop.artifacts.records import make_record, read_statements
 from counterpop.artifacts.runs import (
     SavedRun,
@@ -21,5 +22,6 @@ from counterpop.artifacts.splits import load_development, load_split, save_split
 __all__ = ["FORMAT", "MANIFEST", "SavedRun", "audit_run", "begin_run", "check_target", "claimed", "load"]
 __all__ += ["Subject", "audit_schema", "make_document", "make_record", "read_document", "read_history"]
 __all__ += ["is_interrupted", "load_adjustment", "load_tested", "load_with_origin", "read_statements", "together"]
+__all__ += ["Find", "Written", "lists_table", "write_lists"]
 __all__ += ["load_development", "load_run", "load_split"]
 __all__ += ["save_adjustment", "save_run", "save_split", "save_tuning"]
