@@ -42,6 +42,7 @@ LAYERS = [
     "debiasing",
     "drift",
     "auditing",
+    "sql",
     "artifacts",
     "reporting",
     "adapters",
