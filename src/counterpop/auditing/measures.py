@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,16 @@ SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
 REPEATS = 0.01  # share of places: from here on a system is taken to show items that users already have
 MOST_RECOMMENDED = 0.01  # of the items, in `most_recommended_share`
 OF_THE_LOG = ("log_gini", "log_top_share", "log_disparity")  # the same whoever the users are
+
+
+class AuditOptions(TypedDict, total=False):
+    """The keywords of `audit`, which `audit_model` passes on."""
+
+    held: Interactions | None
+    ledger: Ledger | None
+    notes: Mapping[str, int] | None
+    labels: Labels | None
+    attributes: Mapping[str, Category] | None
 
 
 def audit(
@@ -101,20 +111,19 @@ def audit_model(
     users: Users = None,
     seed: int = 0,
     threads: int | None = None,
-    notes: Mapping[str, int] | None = None,
-    **more: Any,
+    **more: Unpack[AuditOptions],
 ) -> Audit:
     """The bias of a model's lists for users who have a row in the log; what they leave out is up to the model.
 
     `users` is "all", a number, or None for all unless there are too many (see `panels`); `seed` is that of the sample.
-    `notes` and `more` are passed on to `audit`.
+    `more` is passed on to `audit`.
     """
     able = np.flatnonzero(log.user_counts).astype(np.int32)
     chosen, sample = choose_users(able, log.user_counts, log.n_items, users, seed)
     lists, _ = recommender.recommend(chosen, k, threads=threads)
     if sample is not None:  # the others were not asked for one
-        notes = {**(notes or {}), "users_without_list": 0}
-    return audit(lists, chosen, log, notes=notes, sample=sample, **more)
+        more["notes"] = {**(more.get("notes") or {}), "users_without_list": 0}
+    return audit(lists, chosen, log, sample=sample, **more)
 
 
 def _check(lists: IntArray, users: IntArray, log: Interactions, held: Interactions | None) -> None:
