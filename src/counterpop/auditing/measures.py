@@ -33,6 +33,7 @@ class AuditOptions(TypedDict, total=False):
     notes: Mapping[str, int] | None
     labels: Labels | None
     attributes: Mapping[str, Category] | None
+    sample: Sample | None
 
 
 def audit(
@@ -122,8 +123,8 @@ def audit_model(
     chosen, sample = choose_users(able, log.user_counts, log.n_items, users, seed)
     lists, _ = recommender.recommend(chosen, k, threads=threads)
     if sample is not None:  # the others were not asked for one
-        more["notes"] = {**(more.get("notes") or {}), "users_without_list": 0}
-    return audit(lists, chosen, log, sample=sample, **more)
+        more |= {"sample": sample, "notes": {**(more.get("notes") or {}), "users_without_list": 0}}
+    return audit(lists, chosen, log, **more)
 
 
 def _check(lists: IntArray, users: IntArray, log: Interactions, held: Interactions | None) -> None:
