@@ -42,6 +42,7 @@ LAYERS = [
     "drift",
     "auditing",
     "adapters",
+    "sql",
     "artifacts",
     "reporting",
     "jobs",

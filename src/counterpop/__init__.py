@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from counterpop import sql
     from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
         load,
@@ -92,12 +93,15 @@ _HOMES = {
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }
+_MODULES = ("sql",)  # used by their own names: cp.sql.write_audit
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted(_HOME_OF)
+__all__ = sorted([*_HOME_OF, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"counterpop.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'counterpop' has no attribute {name!r}")
     value = getattr(import_module(f"counterpop.{_HOME_OF[name]}"), name)
@@ -106,4 +110,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOME_OF]
+    return [*globals(), *__all__]

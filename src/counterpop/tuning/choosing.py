@@ -11,7 +11,7 @@ from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.errors import InputError
 from counterpop.evaluation import PER_USER, Measures
 from counterpop.recommender import Recommender
-from counterpop.runs import BOTH_SIDES, Dials, Run, Strengths
+from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
 from counterpop.splits import Development, Split
 from counterpop.tuning.proof import (
     WHICH,
@@ -30,6 +30,7 @@ from counterpop.tuning.search import Grid, Target, Tradeoff, search_strengths, t
 
 PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
+ONE_DIAL: Strengths = tuple(round(0.05 * n, 2) for n in range(41))  # as finely as one dial allows
 LEANS: Strengths = (-0.4, -0.2, -0.1, 0.0, 0.1, 0.2)  # added to the item strength for each standard deviation
 
 
@@ -82,6 +83,9 @@ class TuneSettings(PointSettings):
     by_user: bool = False
     """Also try item strengths that depend on how far a user's history leans to popular items (see `lean_of`). They are
     taken only if they are significantly better than one strength for all."""
+    one_dial: bool = False
+    """Search only the item strength, in steps of .05. Where both directions are nearly parallel, a pair (a, b) does
+    what a single strength a + b - ab does, so nothing is lost."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -241,6 +245,8 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
 def _search(run: Run, known: Development, dials: Dials, how: TuneSettings) -> CrossFit:
     """The grids of both validation parts along each pair of directions that is to be compared, ready to be proven."""
     axes = dials.item_strengths, dials.user_strengths
+    if how.one_dial and min(map(len, axes)) > 1:
+        axes = ONE_DIAL, FIXED
     held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
     options: dict[str, Any] = {"k": how.k}
     fold = deal_folds(known.train.n_users, how.seed)
