@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 from counterpop.adapters.sources import Sources
 from counterpop.adjustment import adjust
 from counterpop.artifacts import claimed, find_sources, load_with_manifest, save_adjustment
-from counterpop.debiasing import Debiasing, DebiasSettings, debias
+from counterpop.debiasing import Debiasing, DebiasOptions, DebiasSettings, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import ArtifactError, InputError
 from counterpop.readers import read_interactions
@@ -27,7 +27,7 @@ def debias_files(
     write_vectors: bool = False,
     copy_vectors: bool = False,
     force: bool = True,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> Debiasing:
     """Runs `debias` on files and writes the adjustment and its report into the folder `out`.
 

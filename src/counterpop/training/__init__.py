@@ -6,7 +6,7 @@ from counterpop.training.loop import Progress
 from counterpop.training.methods import DICE, IPS, MACR, CausE, Gradient, Method, Plain
 from counterpop.training.racing import Race, Trial, race
 from counterpop.training.searching import search
-from counterpop.training.settings import Settings
+from counterpop.training.settings import Settings, TrainOptions
 
 __all__ = ["DICE", "IPS", "MACR", "CausE", "Gradient", "Interrupted", "Method", "Plain", "Progress", "Race"]
-__all__ += ["Settings", "Trial", "race", "search", "train"]
+__all__ += ["Settings", "TrainOptions", "Trial", "race", "search", "train"]
