@@ -97,26 +97,6 @@ class SavedRun(Saved):
         tuning: Mapping[str, Any] | None = self.manifest["tuning"]
         return tuning
 
-<<<<<<< HEAD
-def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None, **how: Any) -> Subject:
-    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted".
-
-    Lists are for users of the part that the model was trained on, in which popularity is counted. They leave out what
-    `recommend` leaves out. `how` is passed on to `audit_model`: `users` and `seed`.
-    """
-    saved, split = load_tested(path)
-    model = saved.recommender(split.development)
-    models = {"as trained": model.with_strengths(0.0, 0.0)}
-    if model.item_strength or model.user_strength or model.lean:
-        models["adjusted"] = model
-    log = saved.trained_on(split.development)
-    more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
-    audits = {name: audit_model(one, log, k, **more, **how) for name, one in models.items()}
-    strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
-    tuning = saved.manifest["tuning"] or {}
-    facts = {"run": str(path), **strengths, "tuning": {name: tuning[name] for name in TOLD if name in tuning}}
-    return Subject(audits, [*models][-1:], log, {"run": [str(path)]}, facts, models, "as trained")
-=======
     @property
     def history(self) -> Sequence[Mapping[str, float]]:
         return self.run.history
@@ -124,7 +104,6 @@ def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None, 
     @property
     def ledger(self) -> Ledger | None:
         return self.run.ledger
->>>>>>> main
 
 
 @contextmanager

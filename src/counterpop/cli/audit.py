@@ -175,13 +175,9 @@ def _audit(runs: Sequence[str], options: dict[str, Any]) -> Subject:
         user=options["attributes_user"] or options["user"],
         columns=options["attribute"],
     )
-<<<<<<< HEAD
     subjects = [
-        audit_run(run, options["k"] or K, about, users=options["users"], seed=options["seed"]) for run in runs
+        audit_saved(run, options["k"] or K, about, users=options["users"], seed=options["seed"]) for run in runs
     ] or _audit_files(options, about)
-=======
-    subjects = [audit_saved(run, options["k"] or K, about) for run in runs] or _audit_files(options, about)
->>>>>>> main
     sources = [*runs, *options["recommendations"]] or ["vectors"]
     subject = together(dict(zip(_short(sources), subjects, strict=True)))
     roles = ("interactions", "holdout", "names", "attributes", "against", "declared")

@@ -7,14 +7,9 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-<<<<<<< HEAD
-from counterpop.cli.options import k_option, seed_option, users_option
-=======
-from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option
->>>>>>> main
+from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option, users_option
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
-from counterpop.panels import Users
 from counterpop.reporting import comparison_table, gain_and_price, summarise
 
 
@@ -25,21 +20,14 @@ from counterpop.reporting import comparison_table, gain_and_price, summarise
 )
 @k_option()
 @click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
-<<<<<<< HEAD
-@users_option()
-@seed_option(help="Seed of the bootstrap, and of a sample of users.")
-@shell
-def command(run: str, on: On, k: int, against: str | None, users: Users, seed: int, quiet: bool) -> dict[str, Any]:
-    """Measure a run on held-out data, plain and adjusted, with 95 % intervals.
-=======
 @holdout_options
-@seed_option(help="Seed of the bootstrap and of the even draw from --holdout.")
+@users_option()
+@seed_option(help="Seed of the bootstrap, of a sample of users and of the even draw from --holdout.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
     """Measure a model on held-out data, plain and adjusted, with 95 % intervals.
 
     RUN is a folder that train or debias wrote.
->>>>>>> main
 
     Recall, hit rate and NDCG are means over the users who have a held-out item. Average popularity, tail share,
     coverage, Gini and the five popularity groups describe what the lists expose. On test the lists are those of
@@ -56,15 +44,11 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
 
     --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
-    how = {"columns": pop_given_columns(options), "holdout": options["holdout"]}
+    how = {"columns": pop_given_columns(options), "holdout": options["holdout"], "users": options["users"]}
     reports = []
     for path in [run, *([against] if against else [])]:
         with working(f"measuring {path}"):
-<<<<<<< HEAD
-            reports.append(summarise(path, k, seed, on, users))
-=======
             reports.append(summarise(path, k, seed, on, **how))
->>>>>>> main
     evaluations = [report.evaluation for report in reports]
     validation = reports[0].settings["validation"]
     result = {"run": run, "validation": validation, **evaluations[0].to_json()}

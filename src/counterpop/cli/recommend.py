@@ -51,13 +51,9 @@ def command(
 ) -> dict[str, Any]:
     """Write the best k items for each user: user, rank, item, score.
 
-<<<<<<< HEAD
-    Items of a user's train and validation pairs are left out; those of the test part are not. In a folder, each part of
-    65,536 users appears complete or not at all, and parts that are there are kept.
-=======
     RUN is a folder that train or debias wrote. Items that users are known to have touched are left out: of a run those
     of train and validation, not of test; of what debias wrote those of its log, not of its holdout.
->>>>>>> main
+    In a folder, each part of 65,536 users appears complete or not at all, and parts that are there are kept.
     """
     in_parts = out is not None and Path(out).suffix not in WRITERS
     if in_parts and Path(str(out)).suffix:

@@ -9,23 +9,8 @@ from typing import Any
 
 from counterpop.artifacts import load_tested
 from counterpop.evaluation import On, evaluate
-<<<<<<< HEAD
-from counterpop.panels import Users
-from counterpop.reporting.findings import RunReport
-
-
-def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test", users: Users = None) -> RunReport:
-    """What a report shows of a run folder, measured on a held-out part; `users` is as in `evaluate`."""
-    saved, split = load_tested(path)
-    model, known = saved.recommender(split.development, on), split.development
-    return RunReport(
-        Path(path).resolve().name,
-        saved.run.settings | {"validation": known.drawn, "versions": saved.manifest["versions"]},
-        saved.run.history,
-        evaluate(model, split, on, k, users=users, seed=seed),
-        saved.trained_on(known, on).item_counts,
-=======
 from counterpop.interactions import Interactions
+from counterpop.panels import Users
 from counterpop.readers import LabelSources
 from counterpop.reporting.findings import RunReport
 
@@ -39,11 +24,12 @@ def summarise(
     holdout: Interactions | str | Path | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
     about: LabelSources | None = None,
+    users: Users = None,
 ) -> RunReport:
     """What a report shows of a folder that `train` or `debias` wrote, measured on a held-out part.
 
     `holdout` is a later log to measure a result of `debias` on, `columns` say how to read it: see `load_tested`.
-    `about` names the items.
+    `about` names the items, `users` is as in `evaluate`.
     """
     saved, split = load_tested(path, holdout, columns, seed=seed)
     model = saved.recommender(on)
@@ -51,9 +37,8 @@ def summarise(
         saved.name,
         {**saved.settings, "validation": split.development.drawn, "versions": saved.manifest["versions"]},
         saved.history,
-        evaluate(model, split, on, k, seed=seed),
+        evaluate(model, split, on, k, users=users, seed=seed),
         saved.trained_on(on).item_counts,
->>>>>>> main
         saved.grid,
         saved.ledger,
         saved.tuning,
