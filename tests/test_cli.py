@@ -384,20 +384,6 @@ def test_help_and_import_stay_light() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-def test_public_names_are_the_ones_imported_for_type_checkers() -> None:
-    import ast
-
-    tree = ast.parse(Path(cp.__file__).read_text())
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    named = {
-        alias.name for statement in block.body if isinstance(statement, ast.ImportFrom) for alias in statement.names
-    }
-    assert named == set(cp.__all__)
-    for name in cp.__all__:
-        value = getattr(cp, name)
-        assert getattr(value, "__name__", name) == name  # METHODS and NUMBERS have none
-
-
 def test_a_column_called_split_is_used_only_as_given(folder: Path, tmp_path: Path) -> None:
     table = pl.read_csv(folder / "log.csv").with_columns(split=pl.lit("gold"))
     table.write_parquet(tmp_path / "log.parquet")

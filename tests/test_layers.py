@@ -41,6 +41,7 @@ LAYERS = [
     "debiasing",
     "drift",
     "auditing",
+    "sql",
     "artifacts",
     "reporting",
     "adapters",

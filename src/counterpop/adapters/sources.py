@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 from counterpop.adapters.files import read_ids, read_model, read_vectors
 from counterpop.adapters.vectors import Vectors
 from counterpop.adjustment import adjust
 from counterpop.artifacts import claimed, load_with_origin, save_adjustment
-from counterpop.debiasing import Debiasing, DebiasSettings, debias
+from counterpop.debiasing import Debiasing, DebiasOptions, DebiasSettings, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import InputError
 from counterpop.readers import read_interactions
@@ -57,7 +57,7 @@ def debias_files(
     columns: Mapping[str, Any] = MappingProxyType({}),
     write_vectors: bool = False,
     force: bool = True,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> Debiasing:
     """Runs `debias` on files and writes the adjustment and its report into the folder `out`.
 

@@ -2,6 +2,16 @@
 
 from counterpop.debiasing.matching import as_embeddings, check_fit, in_order_of
 from counterpop.debiasing.search import Debiasing, debias
-from counterpop.debiasing.trials import DebiasSettings, Effect, hold_out
+from counterpop.debiasing.trials import DebiasOptions, DebiasSettings, Effect, hold_out
 
-__all__ = ["DebiasSettings", "Debiasing", "Effect", "as_embeddings", "check_fit", "debias", "hold_out", "in_order_of"]
+__all__ = [
+    "DebiasOptions",
+    "DebiasSettings",
+    "Debiasing",
+    "Effect",
+    "as_embeddings",
+    "check_fit",
+    "debias",
+    "hold_out",
+    "in_order_of",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from counterpop.debiasing.rebuilding import rebuild
 from counterpop.debiasing.trials import (
     PART_NAMES,
     SIGNIFICANT,
+    DebiasOptions,
     DebiasSettings,
     Effect,
     Trial,
@@ -188,7 +189,7 @@ def debias(
     user_ids: RowIds = None,
     item_ids: RowIds = None,
     ledger: Ledger | None = None,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> Debiasing:
     """A tuned adjustment of given vectors, and its effect on users on whom nothing was tuned.
 
@@ -207,7 +208,7 @@ def debias(
     strengths if that is better than one pair for all, tuned and tested the same way. In very large catalogues both
     halves are random samples: see `Debiasing.sample`.
     """
-    chosen = DebiasSettings.of(settings)
+    chosen = DebiasSettings.of(settings, debias)
     if chosen.point == "gain" and not chosen.floor:
         if chosen.target not in ("recall", "hit_rate", "ndcg"):
             text = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection
 from counterpop.embeddings import Embeddings, FloatArray
-from counterpop.errors import InputError
+from counterpop.errors import InputError, check_settings
 from counterpop.evaluation import PER_USER, Measures, compare, measure
 from counterpop.interactions import IntArray, Interactions, pair_keys
 from counterpop.ranking import rank, tie_order
@@ -23,6 +24,7 @@ from counterpop.tuning import (
     STRENGTHS,
     Frontier,
     Grid,
+    PointOptions,
     PointSettings,
     Target,
     deal_folds,
@@ -40,6 +42,14 @@ USER_STREAM, PAIR_STREAM = 500, 501
 PART_NAMES = "uniform", "ordinary"
 
 
+class DebiasOptions(PointOptions, total=False):
+    """The fields of `DebiasSettings` as keywords of `debias` and `check_drift`, for type checkers."""
+
+    item_direction: ItemDirection | None
+    drop_unknown: bool
+    report: Callable[[str], None]
+
+
 @dataclass(frozen=True, eq=False)
 class DebiasSettings(PointSettings):
     """The settings of `debias` and `check_drift`, which take them as keywords."""
@@ -51,12 +61,12 @@ class DebiasSettings(PointSettings):
     """Called with the name of each stage as it starts."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> DebiasSettings:
-        """These settings, the rest by default; raises `InputError` if one of them does not exist."""
-        names = [field.name for field in fields(cls)]
-        unknown = [name for name in settings if name not in names]
-        if unknown:
-            raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    def of(cls, settings: DebiasOptions, caller: Callable[..., Any] | None = None) -> DebiasSettings:
+        """These settings, the rest by default; raises `InputError` if one of them does not exist.
+
+        `caller` is the function that they are keywords of; its own are suggested as well.
+        """
+        check_settings(settings, [field.name for field in fields(cls)], signature(caller).parameters if caller else ())
         return cls(**settings)
 
 

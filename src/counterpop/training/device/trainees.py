@@ -216,7 +216,7 @@ class DeviceEncoder(_Trainee):
             total.backward()
         more = self._loss.contrast(self._module, triples)
         if more is not None:
-            more.backward()  # type: ignore[no-untyped-call]
+            more.backward()
         self._optimiser.step()
 
     def _add_by_kernel(self, users: Tensor, items: Tensor, triples: Tensor) -> bool:
