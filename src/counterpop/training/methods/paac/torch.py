@@ -52,7 +52,7 @@ class PAACLoss(SimGCLLoss):
         Over all pairs of a popular a and another b they are n_b sum |a|^2 + n_a sum |b|^2 - 2 (sum a).(sum b).
         """
         n = self._train.n_items
-        pairs = (triples[0] * n + triples[1]).unique()  # type: ignore[no-untyped-call]
+        pairs = (triples[0] * n + triples[1]).unique()
         users, of = (pairs // n).unique(return_inverse=True)
         distinct, item = (pairs % n).unique(return_inverse=True)
         kind = self.is_popular(distinct)[item].long()
