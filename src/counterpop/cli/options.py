@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import WHICH, Target
@@ -27,8 +28,26 @@ def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     return floors
 
 
+class Number(click.ParamType[int | str]):
+    """A number of users, or all."""
+
+    name = "all|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value != "all" and not (str(value).isdigit() and int(value) > 0):
+            self.fail(f"{value!r} is neither all nor a number of at least 1", param, ctx)
+        return "all" if value == "all" else int(value)
+
+
 _option = partial(click.option, show_default=True)
 k_option = partial(_option, "--k", type=click.IntRange(min=1), default=20, help="Length of the recommendation lists.")
+users_option = partial(
+    click.option,
+    "--users",
+    type=Number(),
+    help="How many users to measure: all, or a number, drawn by activity. [default: all, up to a limit of users x "
+    "items; docs/scale.md]",
+)
 seed_option = partial(
     _option, "--seed", type=click.IntRange(min=0), default=0, help="Ignored: this command is deterministic."
 )
@@ -98,8 +117,29 @@ def _several(options: tuple[Callable[..., Any], ...], function: Callable[..., An
 
 
 log_options = partial(_several, _LOG_OPTIONS)  # how logs are read
+holdout_options = partial(
+    _several,
+    (
+        click.option(
+            "--holdout",
+            type=click.Path(),
+            help="A later log to measure on, for what debias wrote; by default it is read as the log of debias was.",
+        ),
+        *_LOG_OPTIONS,
+    ),
+)
 direction_options = partial(_several, _direction_options())
 direction_or_auto_options = partial(_several, _direction_options("auto"))
+
+
+def pop_given_columns(options: dict[str, Any]) -> dict[str, Any]:
+    """The same, but only those that were given; all of them need a --holdout."""
+    source = click.get_current_context().get_parameter_source
+    given = {name: options.pop(name) for name in LOG_OPTIONS}
+    given = {name: value for name, value in given.items() if source(name) != ParameterSource.DEFAULT}
+    if given and options["holdout"] is None:
+        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} works only together with --holdout")
+    return pop_columns(given)
 
 
 def pop_columns(options: dict[str, Any]) -> dict[str, Any]:
