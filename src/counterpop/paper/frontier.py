@@ -63,11 +63,12 @@ def make_frontier(bench: Bench) -> Item:
     """Every method on every data set with both backbones, the best of ours, and its ensemble of all seeds."""
     cells = [cell for backbone in BACKBONES for dataset in DATASETS for cell in _cells_of(bench, dataset, backbone)]
     compared = {key: value for backbone in BACKBONES for key, value in compare_rows(cells, backbone, BEST).items()}
+    run = [backbone for backbone in BACKBONES if any(cell.records for cell in cells if cell.backbone == backbone)]
     return Item(
         "frontier",
         "Frontier: all that is known on these splits",
         "Recall, hit rate and NDCG at 20 on test. Settings, epochs and strengths are chosen on validation.",
-        (*(_table(backbone, cells, compared) for backbone in BACKBONES), searched_table(cells)),
+        (*(_table(backbone, cells, compared) for backbone in run), searched_table(cells)),
         (),
         (_claim(cells),),
         tuple(_row(cell, compared) for cell in cells if cell.records),
@@ -110,7 +111,7 @@ def _table(backbone: str, cells: list[Cell], compared: dict[tuple[str, str], dic
     rows = []
     for cell in (cell for cell in cells if cell.backbone == backbone and cell.records):
         printed = _known(cell)
-        shown = [f"{printed[m]:.4g}" if m in printed else "" for m in METRICS]
+        shown = [f"{printed[m]:<05}" if m in printed else "" for m in METRICS]  # with three or four digits, as printed
         figures = [v for m, text in zip(METRICS, shown, strict=True) for v in (marked(cell, m, compared), text)]
         rows.append([TITLES[cell.dataset], cell.row_title, *figures])
     columns = [title for metric in METRICS for title in (METRIC_TITLES[metric], "published")]
