@@ -10,6 +10,7 @@ from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.outputs import replacing
+from counterpop.readers import Labels
 from counterpop.reporting.audit_tables import audit_table, changes_table, history_table
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.printing import print_page
@@ -21,7 +22,9 @@ __all__ += ["summarise"]
 __all__ += ["debiasing_page", "write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
 
 
-def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:
+def write_report(
+    reports: Sequence[RunReport], path: Path, title: str = "What the adjustment gives and what it costs"
+) -> None:
     """Writes one HTML page about the runs, which opens in any browser without a network."""
     if not reports:
         raise InputError("a report needs at least one run, got none")
@@ -59,16 +62,19 @@ def write_history(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
     write_page(render_history(documents), path)
 
 
-def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:
-    """Writes one HTML page about a result of `debias`, which opens in any browser without a network."""
-    write_page(debiasing_page(found, name), path)
+def write_debiasing(found: Debiasing, path: Path, name: str = "The model", labels: Labels | None = None) -> None:
+    """Writes one HTML page about a result of `debias`, which opens in any browser without a network.
+
+    `labels` are the names and categories of the items of its log: see `read_labels`.
+    """
+    write_page(debiasing_page(found, name, labels), path)
 
 
-def debiasing_page(found: Debiasing, name: str = "The model") -> str:
+def debiasing_page(found: Debiasing, name: str = "The model", labels: Labels | None = None) -> str:
     """The text of that page."""
     from counterpop.reporting.debias_page import render_debiasing
 
-    return render_debiasing(found, name)
+    return render_debiasing(found, name, labels)
 
 
 def write_page(text: str, path: Path) -> None:
