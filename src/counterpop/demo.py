@@ -97,7 +97,7 @@ def _make(
         about = LabelSources(folder / NAMES, categories=("genre",))
         reports[name] = replace(summarise(path, about=about), truth=truth)
     write_report(list(reports.values()), folder / "report.html")
-    write_audit(artifacts.audit_run(folder / "run", about=about).audits, folder / "audit.html")
+    write_audit(artifacts.audit_saved(folder / "run", about=about).audits, folder / "audit.html")
     return reports
 
 

@@ -65,7 +65,8 @@ def write_history(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
 def write_debiasing(found: Debiasing, path: Path, name: str = "The model", labels: Labels | None = None) -> None:
     """Writes one HTML page about a result of `debias`, which opens in any browser without a network.
 
-    `labels` are the names and categories of the items of its log: see `read_labels`.
+    `labels` say what items are called (`read_labels`). A page that `counterpop debias` wrote is made again by
+    `write_debiasing(counterpop.load("FIX"), path, name)`.
     """
     write_page(debiasing_page(found, name, labels), path)
 

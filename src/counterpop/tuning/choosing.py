@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from counterpop.directions import ItemDirection, UserDirection, find_directions
-from counterpop.errors import InputError
+from counterpop.errors import InputError, check_settings
 from counterpop.evaluation import PER_USER, Measures
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
@@ -32,6 +32,27 @@ PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
 ONE_DIAL: Strengths = tuple(round(0.05 * n, 2) for n in range(41))  # as finely as one dial allows
 LEANS: Strengths = (-0.4, -0.2, -0.1, 0.0, 0.1, 0.2)  # added to the item strength for each standard deviation
+
+
+class PointOptions(TypedDict, total=False):
+    """The fields of `PointSettings` as keywords, for type checkers."""
+
+    target: Target
+    point: Which
+    price: float | None
+    floor: Mapping[str, float] | None
+    k: int
+    user_direction: UserDirection | None
+    seed: int
+
+
+class TuneOptions(PointOptions, total=False):
+    """The fields of `TuneSettings` as keywords of `tune`."""
+
+    item_direction: ItemDirection | Literal["auto"] | None
+    prove: bool
+    by_user: bool
+    one_dial: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +194,7 @@ class Tuned(Recommender):
         }
 
 
-def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
+def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) -> Tuned:
     """The model at strengths proven on the validation part, or at 0; the test part is never used.
 
     The settings are those of `TuneSettings`. A gain is proven if a paired test is significant (p < 0.05) on validation
@@ -187,6 +208,7 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
     dials; a model without dials (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a direction
     applies the paper's adjustment to any model. `item_direction="auto"` also tries the ridge directions.
     """
+    check_settings(settings, [one.name for one in fields(TuneSettings)])
     how = TuneSettings(**settings)
     named = how.item_direction is not None or how.user_direction is not None
     dials = BOTH_SIDES if named else run.model.dials or Dials()
