@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option
+from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option, users_option
 from counterpop.cli.progress import output, working
 from counterpop.outputs import check_writable
 from counterpop.reporting import summarise, write_report
@@ -20,7 +20,8 @@ from counterpop.reporting import summarise, write_report
 @click.option("--out", type=click.Path(), required=True, help="HTML file to write.")
 @k_option()
 @holdout_options
-@seed_option(help="Seed of the bootstrap and of the even draw from --holdout.")
+@users_option()
+@seed_option(help="Seed of the bootstrap, of a sample of users and of the even draw from --holdout.")
 @shell
 def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
     """Compare models on one self-contained page that opens without a network.
@@ -29,7 +30,7 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool, **o
     """
     if len(set(runs)) < len(runs):
         raise click.UsageError("each run can be compared only once, but one is named twice")
-    how = {"columns": pop_given_columns(options), "holdout": options["holdout"]}
+    how = {"columns": pop_given_columns(options), "holdout": options["holdout"], "users": options["users"]}
     check_writable(out)
     names = [Path(path).resolve().name for path in runs]
     reports = []

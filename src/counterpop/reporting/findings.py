@@ -169,4 +169,5 @@ def explanation(report: RunReport) -> str:
     return (
         f"Of {found.k} recommended items, {many} are popular ones: the {popular.sum():,} of {len(popular):,} items "
         f"that account for up to 80 % of all interactions.{held}"
+        + (f" {found.sample.sentence}" if found.sample else "")
     )

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from counterpop.auditing import GROUP_RULE
 from counterpop.encoding import to_json
-from counterpop.evaluation import PER_USER
 from counterpop.ledger import GradientPicture, gradient_picture
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import figures, findings
 from counterpop.reporting.findings import SIGNIFICANT, RunReport
 from counterpop.reporting.first_screen import SIDES, gain_price_pair, glance, movers

@@ -10,6 +10,7 @@ from typing import Any
 from counterpop.artifacts import load_tested
 from counterpop.evaluation import On, evaluate
 from counterpop.interactions import Interactions
+from counterpop.panels import Users
 from counterpop.readers import LabelSources
 from counterpop.reporting.cases import typical_users
 from counterpop.reporting.catalogue import Catalogue
@@ -25,15 +26,16 @@ def summarise(
     holdout: Interactions | str | Path | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
     about: LabelSources | None = None,
+    users: Users = None,
 ) -> RunReport:
     """What a report shows of a folder that `train` or `debias` wrote, measured on a held-out part.
 
     `holdout` is a later log to measure a result of `debias` on, `columns` say how to read it: see `load_tested`.
-    `about` names the items.
+    `about` names the items, `users` is as in `evaluate`.
     """
     saved, split = load_tested(path, holdout, columns, seed=seed)
     model, log = saved.recommender(on), saved.trained_on(on)
-    found = evaluate(model, split, on, k, seed=seed)
+    found = evaluate(model, split, on, k, users=users, seed=seed)
     held = split.test if on == "test" else split.development.valid
     return RunReport(
         saved.name,
