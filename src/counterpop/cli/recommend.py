@@ -11,7 +11,7 @@ import polars as pl
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import k_option, seed_option
+from counterpop.cli.options import k_option, names_options, pop_labels, seed_option
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
 from counterpop.outputs import check_writable, replacing
@@ -19,17 +19,18 @@ from counterpop.outputs import check_writable, replacing
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
 
 
-@click.command(epilog="Example: counterpop recommend RUN --users 17,42 --k 20 --item-strength 0.6 --out lists.csv")
+@click.command(epilog="Example: counterpop recommend RUN --users 17,42 --names films.csv --out lists.csv")
 @click.argument("run", type=click.Path())
 @click.option("--users", help="File with one user id per line, or id,id,... [default: all users]")
 @k_option()
 @click.option("--item-strength", type=float, help="Strength of the item adjustment. [default: the tuned one]")
 @click.option("--user-strength", type=float, help="Strength of the user adjustment. [default: the tuned one]")
+@names_options
 @click.option("--out", type=click.Path(), help="File to write: .csv, .parquet or .jsonl. [default: csv to stdout]")
 @seed_option()
 @shell
 def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
-    """Write the best k items for each user: user, rank, item, score.
+    """Write the best k items for each user: user, rank, item, score, and with --names their titles.
 
     RUN is a folder that train or debias wrote. Items that users are known to have touched are left out: of a run those
     of train and validation, not of test; of what debias wrote those of its log, not of its holdout.
@@ -38,7 +39,8 @@ def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, *
         raise InputError(f"--out must end in {', '.join(WRITERS)}, got {out}")
     if out:
         check_writable(out)
-    model = artifacts.load(run)
+    about, model = pop_labels(options), artifacts.load(run)
+    labels = about.read(model.seen).get("labels")
     names = ("item_strength", "user_strength")
     strengths = {name: getattr(model, name) if options[name] is None else options[name] for name in names}
     if any(options[name] is not None for name in names):
@@ -52,6 +54,7 @@ def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, *
         "user": seen.user_ids[at[row]].tolist(),
         "rank": place + 1,
         "item": seen.item_ids[items[row, place]].tolist(),
+        **({"title": [labels.names[item] for item in items[row, place].tolist()]} if labels else {}),
         "score": scores[row, place],
     }
     table = pl.DataFrame(columns)
