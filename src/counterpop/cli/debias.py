@@ -23,6 +23,7 @@ from counterpop.cli.options import (
     price_option,
     seed_option,
     target_option,
+    users_option,
 )
 from counterpop.cli.progress import output, working
 from counterpop.debiasing import Debiasing, Effect
@@ -68,6 +69,7 @@ Does it still fit?
     metavar="FIX",
     help="Check whether an adjustment still fits --interactions and the vectors it was made from.",
 )
+@users_option(help="How many users to tune on, and to test on: all, or a number. [default: all, up to a limit]")
 @seed_option(help="Seed of all random draws.")
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
 @force_option()

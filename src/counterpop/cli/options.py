@@ -29,8 +29,26 @@ def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     return floors
 
 
+class Number(click.ParamType[int | str]):
+    """A number of users, or all."""
+
+    name = "all|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value != "all" and not (str(value).isdigit() and int(value) > 0):
+            self.fail(f"{value!r} is neither all nor a number of at least 1", param, ctx)
+        return "all" if value == "all" else int(value)
+
+
 _option = partial(click.option, show_default=True)
 k_option = partial(_option, "--k", type=click.IntRange(min=1), default=20, help="Length of the recommendation lists.")
+users_option = partial(
+    click.option,
+    "--users",
+    type=Number(),
+    help="How many users to measure: all, or a number, drawn by activity. [default: all, up to a limit of users x "
+    "items; docs/scale.md]",
+)
 seed_option = partial(
     _option, "--seed", type=click.IntRange(min=0), default=0, help="Ignored: this command is deterministic."
 )

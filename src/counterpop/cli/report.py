@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import holdout_options, k_option, names_options, pop_given_columns, pop_labels, seed_option
+from counterpop.cli.options import (
+    holdout_options,
+    k_option,
+    names_options,
+    pop_given_columns,
+    pop_labels,
+    seed_option,
+    users_option,
+)
 from counterpop.cli.progress import output, working
 from counterpop.outputs import check_writable
 from counterpop.reporting import summarise, write_report
@@ -21,7 +29,8 @@ from counterpop.reporting import summarise, write_report
 @k_option()
 @holdout_options
 @names_options
-@seed_option(help="Seed of the bootstrap and of the even draw from --holdout.")
+@users_option()
+@seed_option(help="Seed of the bootstrap, of a sample of users and of the even draw from --holdout.")
 @shell
 def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
     """Compare models on one self-contained page that opens without a network.
@@ -31,7 +40,8 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool, **o
     """
     if len(set(runs)) < len(runs):
         raise click.UsageError("each run can be compared only once, but one is named twice")
-    how = {"columns": pop_given_columns(options), "holdout": options["holdout"], "about": pop_labels(options)}
+    how: dict[str, Any] = {"columns": pop_given_columns(options), "about": pop_labels(options)}
+    how |= {name: options[name] for name in ("holdout", "users")}
     check_writable(out)
     names = [Path(path).resolve().name for path in runs]
     reports = []
