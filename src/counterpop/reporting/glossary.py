@@ -50,6 +50,19 @@ GLOSSARY: Mapping[str, str] = {
     "lowered it as a negative one; the total is pull + push, where push is negative.",
 }
 
+MORE: Mapping[str, str] = {
+    "Active users": "The users who hold the first 80 % of all interactions, counted from the busiest.",
+    "Adjustment": "Two directions and two strengths, which turn a user vector into a query; a few kilobytes.",
+    "Backbone": "What makes the vectors: MF (a table), LightGCN (a graph), or a torch module of yours.",
+    "Intervened data": "Pairs drawn with chances that undo popularity, as if a part of the traffic had been random.",
+    "Ledger": "For every item and user, the sum of what training pulled and pushed, kept while training.",
+    "Popularity lift": DEFINITIONS["popularity_lift"].text,
+    "Query transform": "The adjustment applied to the user vector, so that item vectors and index stay as they are.",
+    "Refit": "The second training on train + validation, with what the first one chose.",
+    "Run": "A folder with a trained model, its choices, its split and checksums.",
+}
+"""Words of the documentation that pages do not use."""
+
 
 def words(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
     """Words with their meanings, by default all of them, in the order of the glossary."""
@@ -58,6 +71,7 @@ def words(names: Iterable[str] | None = None) -> list[tuple[str, str]]:
 
 
 def as_markdown() -> str:
-    """The text of docs/glossary.md."""
-    lines = "\n".join(f"- **{word}**: {meaning}" for word, meaning in words())
-    return f"# Glossary\n\nWhat the words on all pages mean; each has one meaning.\n\n{lines}\n"
+    """The text of docs/glossary.md: all words in alphabetical order."""
+    pairs = sorted({**GLOSSARY, **MORE}.items(), key=lambda pair: pair[0].lower())
+    body = "\n\n".join(f"**{word}**\n:   {meaning}" for word, meaning in pairs)
+    return f"# Glossary\n\nEach word has one meaning, on all pages.\n\n{body}\n"
