@@ -174,6 +174,8 @@ class _Clock:
         self.seconds, self.studies, self._report = seconds, studies, report
         self.share = SHORT[0]  # of its epochs that a setting trains for in the first round
         self._used: float = sum(trial.user_attrs.get("seconds", 0.0) for study in studies for trial in study.trials)
+        # a number, because asking Optuna for all trials after every epoch would take longer and longer
+        self.best = max((trial.value or 0.0 for study in studies for trial in _ranked(study)), default=None)
         self._start = time.perf_counter()
 
     @property
@@ -195,9 +197,8 @@ class _Clock:
 
     def show(self, loss: float, seconds: float) -> None:
         """Reports progress in seconds of both rounds."""
-        best = max((trial.value or 0.0 for study in self.studies for trial in _ranked(study)), default=None)
         end = round(self.ends(len(ROUNDS) - 1))
-        self._report(Progress("search", min(end, round(self.elapsed)), end, loss, best, seconds))
+        self._report(Progress("search", min(end, round(self.elapsed)), end, loss, self.best, seconds))
 
 
 def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> None:
@@ -235,6 +236,8 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
         for name, value in about.items():
             trial.set_user_attr(name, value)
         study.tell(trial, valid, state=TrialState.PRUNED if valid is None else None)
+        if valid is not None:
+            clock.best = max(valid, clock.best or 0.0)
 
 
 def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:
