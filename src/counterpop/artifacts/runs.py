@@ -169,9 +169,13 @@ def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
         fill(run)
 
 
-def load_run(path: str | Path) -> SavedRun:
-    """The run in a folder, with its adjustment and grid if it has been tuned."""
-    return read_folder(path, ("run",), partial(_read_run, Path(path)))
+def load_run(path: str | Path, mapped: bool = False) -> SavedRun:
+    """The run in a folder, with its adjustment and grid if it has been tuned.
+
+    If `mapped`, vectors stay in their files and processes that load the same run share them: never write to one of
+    these files (commands replace them, which is safe).
+    """
+    return read_folder(path, ("run",), partial(_read_run, Path(path)), mapped)
 
 
 def is_interrupted(path: str | Path) -> bool:

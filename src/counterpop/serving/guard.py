@@ -6,11 +6,11 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, disable_created_metrics
 
 from counterpop.serving.refusals import UNEXPECTED, Refusal, problem
 
@@ -46,9 +46,10 @@ class Limits:
 
 
 class Counts:
-    """The counts behind /metrics."""
+    """The counts behind /metrics. Those of one worker among several have its number as a label."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: int = 0) -> None:
+        self._own = {"worker": str(worker)} if worker else {}
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they add a line per counter
         self.registry = CollectorRegistry()
         self.requests = Counter("counterpop_requests", "Requests answered.", ["path", "status"], registry=self.registry)
@@ -79,6 +80,12 @@ class Counts:
             ["lists", "column", "category"],
             registry=self.registry,
         )
+
+    def collect(self) -> Iterator[Metric]:
+        """What there is to export, as a registry gives it."""
+        for metric in self.registry.collect():
+            metric.samples = [one._replace(labels=one.labels | self._own) for one in metric.samples]
+            yield metric
 
     def show_exposure(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Sets the gauges of the window to these figures, by kind of lists."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,12 +38,14 @@ def load_served(
     item: str = "item",
     name: str = "name",
     categories: Sequence[str] = (),
+    mapped: bool = False,
 ) -> ServedModel:
     """A run folder ready to serve, with what the first requests need already computed.
 
-    `names` is a table with the columns `item`, `name` and `categories`.
+    `names` is a table with the columns `item`, `name` and `categories`. If `mapped`, files of vectors are mapped, so that
+    processes share them.
     """
-    saved = load_run(run)
+    saved = load_run(run, mapped=mapped)
     known, ids = saved.known, saved.run.embeddings.item_ids
     labels = read_labels(names, ids, item=item, name=name, categories=categories) if names else None
     recommender = saved.recommender(known)
@@ -63,16 +66,16 @@ def load_served(
 
 
 def source_of(run: str | Path, names: str | Path | None = None, **columns: Any) -> Source:
-    """A run folder to watch: every new run replaces its manifest. `columns` are those of `load_served`."""
+    """A run folder to watch: every new run replaces its manifest. `columns` are the options of `load_served`."""
+    return Source(partial(load_served, run, names, **columns), partial(_stamp, Path(run) / MANIFEST))
 
-    def stamp() -> object:
-        try:
-            status = (Path(run) / MANIFEST).stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
-    return Source(lambda: load_served(run, names, **columns), stamp)
+def _stamp(manifest: Path) -> object:
+    try:
+        status = manifest.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class Watch:
