@@ -114,8 +114,8 @@ def test_workers_share_the_vectors(server: tuple[str, Path, subprocess.Popen[str
     wait_for(lambda: seen.add(worker_of(base)) or seen == {"1", "2"})
 
 
-def test_all_workers_load_a_new_run(server: tuple[str, Path, subprocess.Popen[str]], tmp_path: Path) -> None:
-    base, run, process = server
+def test_all_workers_load_a_new_run(server: tuple[str, Path, subprocess.Popen[str]]) -> None:
+    base, run, _ = server
     lists = []
     for seed in (1, 2):
         save_random(run, seed)

@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, disable_created_metrics
 
 from counterpop.serving.refusals import UNEXPECTED, Refusal, problem
+from counterpop.serving.turns import Turns
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -115,7 +116,7 @@ class Guard:
     ) -> None:
         self.inner, self.counts, self.paths, self.limits, self.hosts = inner, counts, paths, limits, hosts
         self.tokens = tokens if callable(tokens) else lambda: tokens
-        self.under_way = 0
+        self.under_way, self._turns = 0, Turns()
         self._wrong: dict[str, int] = {}  # wrong tokens by address since `_since`
         self._since = 0.0
 
@@ -160,6 +161,8 @@ class Guard:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])  # names are in lower case
+        if scope["path"] not in PROBES:
+            await self._turns.take()
         self._check(scope, headers)
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
         if scope["method"] != "GET":

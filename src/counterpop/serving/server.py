@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -78,6 +79,7 @@ def _serve_socket(
 ) -> None:
     """Serves until it is interrupted. The number of a worker is a label of its metrics; 0 is no worker."""
     threadpool_limits(1, user_api="blas")  # requests run in parallel, so BLAS threads would only compete
+    sys.setswitchinterval(0.001)  # seconds until the pool's threads let the loop go on
     app = create_app(source, worker=number, **options)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     bound.listen()  # connections made from here on wait until the loop runs

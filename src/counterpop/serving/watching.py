@@ -42,8 +42,8 @@ def load_served(
 ) -> ServedModel:
     """A run folder ready to serve, with what the first requests need already computed.
 
-    `names` is a table with the columns `item`, `name` and `categories`. If `mapped`, files of vectors are mapped, so that
-    processes share them.
+    `names` is a table with the columns `item`, `name` and `categories`.
+    If `mapped`, vectors stay in their files, and processes share them.
     """
     saved = load_run(run, mapped=mapped)
     known, ids = saved.known, saved.run.embeddings.item_ids
