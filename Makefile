@@ -21,6 +21,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pyright
 
 # Kills, full disks, damaged files and storms of readers, many times over; takes about an hour. docs/reliability.md
 crash: $(VENV)/.test

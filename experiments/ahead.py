@@ -1,4 +1,4 @@
-"""How far MF goes on the paper's data when validation chooses everything: settings, direction, strengths, ensemble.
+"""How far MF and LightGCN go on the paper's data when validation chooses settings, direction, strengths and ensemble.
 
     python experiments/ahead.py choose adressa --out ahead.jsonl   # every candidate on validation, one seed
     python experiments/ahead.py test adressa --out ahead.jsonl    # the best one: three seeds, their ensemble, test once
@@ -26,7 +26,7 @@ from paper_data import load_split
 
 DIRECTIONS = ((None, None), ("ridge", "mean"))  # None: the default, the ledger
 SEEDS = (0, 1, 2)
-BPR, BCE = {"loss": "bpr"}, {"loss": "bce"}
+BPR, BCE, SOFTMAX = {"loss": "bpr"}, {"loss": "bce"}, {"loss": "softmax", "temperature": 0.1, "epochs": 40}
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "ml10m": [BPR | {"dim": 256, "negative_power": power} for power in (0.35, 0.5, 0.65)]
     + [BPR | {"dim": 512, "negative_power": 0.5}, BCE | {"dim": 256, "negative_power": 0.5}]
@@ -43,7 +43,14 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         for power in (0.15, 0.25, 0.5, 0.75, 1.0, 1.25)
     ],
     "gowalla": [BCE | {"dim": 256, "lr": 0.4, "epochs": 400, "negative_power": power} for power in (0.25, 0.75, 1.0)]
-    + [BPR | {"dim": 256, "negative_power": power} for power in (0.75, 1.0, 1.25)],
+    + [BPR | {"dim": 256, "negative_power": power} for power in (0.75, 1.0, 1.25)]
+    + [SOFTMAX | {"dim": 256, "logq": logq} for logq in (0.5, 0.0, -0.3, -0.6)],
+    "adressa-lightgcn": [
+        loss | {"backbone": "lightgcn", "dim": 256, "negative_power": power}
+        for loss in (BPR, BCE)
+        for power in (0.15, 0.25, 0.5)
+    ],
+    "ml10m-lightgcn": [BPR | {"backbone": "lightgcn", "dim": 128, "negative_power": 0.5}],
 }
 
 
@@ -84,7 +91,7 @@ def test(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> N
         for row in done
         if row["kind"] == "test" and row["data"] == data
     }
-    refit = data in ("adressa", "gowalla")
+    refit = data.partition("-")[0] in ("adressa", "gowalla")
     cases = [(f"{seed}", {"seed": seed}) for seed in SEEDS] + [("all", {"seed": 0, "ensemble": len(SEEDS)})]
     for name, more in cases:
         if name in known or (name.isdigit() and int(name) in known):
@@ -164,7 +171,7 @@ def main() -> None:
     if options.what == "table":
         print(table(rows))
     for data in options.data:
-        {"choose": choose, "test": test}[options.what](data, load_split(data), options.out, rows)
+        {"choose": choose, "test": test}[options.what](data, load_split(data.partition("-")[0]), options.out, rows)
 
 
 if __name__ == "__main__":

@@ -559,7 +559,7 @@ def test_strengths_differ_by_user_where_users_differ(tmp_path: Path) -> None:
     artifacts.save_run(run, tmp_path / "run", split)
     artifacts.save_tuning(tmp_path / "run", own, own.grid, own.to_json())
     assert np.array_equal(artifacts.load(tmp_path / "run").recommend(users)[0], lists)
-    valid = artifacts.load_run(tmp_path / "run").recommender(split.development, "valid")
+    valid = artifacts.load_run(tmp_path / "run").recommender("valid")
     assert evaluate(valid, split, on="valid", resamples=0).adjusted.recall == pytest.approx(figures[1])
     with pytest.raises(InputError, match="item vectors cannot hold strengths that differ by user"):
         adjust(own.embeddings, own)
@@ -571,6 +571,23 @@ def test_strengths_are_the_same_for_all_where_users_do_not_differ(run: Run, spli
     assert same_adjustment(own, same) and own.points == same.points
     with pytest.raises(InputError, match="by_user must be proven on a metric of single users"):
         tune(run, split, by_user=True, target="gini")
+
+
+def test_one_dial_does_what_two_do_along_parallel_directions(run: Run, split: Split) -> None:
+    q = find_directions(run.model, split.train).item
+    a, b = 0.6, 0.5
+    both = search_strengths(
+        run.embeddings, Directions(q, q), split.train, split.valid, item_strengths=(0.0, a), user_strengths=(0.0, b)
+    )
+    tuned = tune(run, split, point="gain", one_dial=True)
+    assert tuned.user_strength == 0 and tuned.grid.user_strengths == (0.0,)
+    assert set(tuned.grid.item_strengths) >= {round(0.05 * n, 2) for n in range(41)}
+    alone = search_strengths(
+        run.embeddings, Directions(q, q), split.train, split.valid, item_strengths=(0.0, 0.8), user_strengths=(0.0,)
+    )
+    assert a + b - a * b == pytest.approx(0.8)
+    assert both.at(a, b)["recall"] == pytest.approx(alone.at(0.8, 0.0)["recall"], abs=1e-3)
+    assert tuned.measured["recall"] == tuned.grid.values["recall"].max()
 
 
 def test_a_proven_gain_is_taken_at_its_price(run: Run, split: Split) -> None:

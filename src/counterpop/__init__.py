@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from counterpop import adapters, reporting, sql
     from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
         load,
@@ -57,7 +58,20 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, search, train
+    from counterpop.training import (
+        DICE,
+        IPS,
+        MACR,
+        PAAC,
+        CausE,
+        Gradient,
+        Method,
+        Plain,
+        Settings,
+        SimGCL,
+        search,
+        train,
+    )
     from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
@@ -87,17 +101,104 @@ _HOMES = {
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
     "split_random split_temporal split_uniform",
-    "training": "CausE DICE Gradient IPS MACR Method Plain Settings search train",
+    "training": "CausE DICE Gradient IPS MACR Method PAAC Plain Settings SimGCL search train",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",
 }
+_MODULES = ("adapters", "reporting", "sql")  # used by their own names: cp.sql.write_audit
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted(_HOME_OF)
+# literal, because type checkers and editors read it; a test compares it with the table
+__all__ = [
+    "DICE",
+    "IPS",
+    "MACR",
+    "METHODS",
+    "NUMBERS",
+    "PAAC",
+    "Adjustment",
+    "Audit",
+    "CausE",
+    "CounterpopError",
+    "CounterpopWarning",
+    "DebiasSettings",
+    "Debiasing",
+    "Development",
+    "Dials",
+    "Directions",
+    "Drift",
+    "Embeddings",
+    "Evaluation",
+    "Gradient",
+    "Grid",
+    "InputError",
+    "Interactions",
+    "Ledger",
+    "Measures",
+    "Method",
+    "Model",
+    "Plain",
+    "Recommender",
+    "Run",
+    "Segments",
+    "Settings",
+    "SimGCL",
+    "Split",
+    "Tuned",
+    "World",
+    "adapters",
+    "adjust",
+    "audit",
+    "audit_model",
+    "calibrated_lists",
+    "check_drift",
+    "choose_calibration",
+    "choose_strengths",
+    "compare",
+    "correct",
+    "debias",
+    "evaluate",
+    "find_directions",
+    "gradient_picture",
+    "head",
+    "join",
+    "load",
+    "load_adjustment",
+    "load_development",
+    "load_run",
+    "load_split",
+    "make_world",
+    "mean_by_rank",
+    "measure",
+    "rank",
+    "read_interactions",
+    "read_labels",
+    "read_names",
+    "read_recommendations",
+    "reporting",
+    "save_adjustment",
+    "save_run",
+    "save_split",
+    "save_tuning",
+    "search",
+    "search_strengths",
+    "split_as_given",
+    "split_from_logs",
+    "split_intervened",
+    "split_mixed",
+    "split_random",
+    "split_temporal",
+    "split_uniform",
+    "sql",
+    "train",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"counterpop.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'counterpop' has no attribute {name!r}")
     value = getattr(import_module(f"counterpop.{_HOME_OF[name]}"), name)
@@ -106,4 +207,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOME_OF]
+    return ["__doc__", "__version__", *__all__]

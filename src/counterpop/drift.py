@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
-from counterpop.debiasing import DebiasSettings, Effect, as_embeddings, hold_out, in_order_of
+from counterpop.debiasing import DebiasOptions, DebiasSettings, Effect, as_embeddings, hold_out, in_order_of
 from counterpop.debiasing.trials import effect_of, measure_on, tune_on
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
@@ -68,7 +68,7 @@ def check_drift(
     trained_on: Interactions | None = None,
     user_ids: RowIds = None,
     item_ids: RowIds = None,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> Drift:
     """Whether directions and strengths still fit the vectors in use and a new log.
 
@@ -79,7 +79,7 @@ def check_drift(
     switched off if it is no better, and is unproven in between. A cosine far from 1 is no reason to renew it: only
     better lists are. Strengths by segment are ignored.
     """
-    chosen = DebiasSettings.of(settings)
+    chosen = DebiasSettings.of(settings, check_drift)
     first = interactions if trained_on is None else trained_on
     vectors = as_embeddings(user_vectors, item_vectors, first, user_ids, item_ids)
     if vectors.dim != len(adjustment.item_direction):

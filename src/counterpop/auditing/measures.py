@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,16 @@ SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
 REPEATS = 0.01  # share of places: from here on a system is taken to show items that users already have
 MOST_RECOMMENDED = 0.01  # of the items, in `most_recommended_share`
 OF_THE_LOG = ("log_gini", "log_top_share", "log_disparity")  # the same whoever the users are
+
+
+class AuditOptions(TypedDict, total=False):
+    """The keywords of `audit`, which `audit_model` passes on."""
+
+    held: Interactions | None
+    ledger: Ledger | None
+    notes: Mapping[str, int] | None
+    labels: Labels | None
+    attributes: Mapping[str, Category] | None
 
 
 def audit(
@@ -91,7 +101,12 @@ def audit(
 
 
 def audit_model(
-    recommender: Recommender, log: Interactions, k: int = 20, *, threads: int | None = None, **more: Any
+    recommender: Recommender,
+    log: Interactions,
+    k: int = 20,
+    *,
+    threads: int | None = None,
+    **more: Unpack[AuditOptions],
 ) -> Audit:
     """The bias of a model's lists for all users who have a row in the log; what they leave out is up to the model.
 

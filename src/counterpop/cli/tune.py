@@ -35,6 +35,7 @@ from counterpop.tuning import tune
     is_flag=True,
     help="Also try item strengths that depend on how far a user's history leans to popular items.",
 )
+@click.option("--one-dial", is_flag=True, help="Search the item strength alone, in steps of .05.")
 @seed_option(help="Deals the users into folds.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -47,7 +48,8 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     MACR has only a user strength, its c. Models without strengths (plain, IPS, CausE, DICE) stay at 0; naming a
     direction applies the gradient method's adjustment to them. --item-direction auto takes the default or the
     ridge directions, whichever does better; that choice is part of what is proven. Strengths --by-user are taken
-    only if they are significantly better than one strength for all.
+    only if they are significantly better than one strength for all. Where both directions are nearly parallel, one
+    strength can do what two do: --one-dial searches it more finely.
 
     \b
     gain      the grid's maximum, proven or not, as in the paper

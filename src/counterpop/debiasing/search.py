@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,11 @@ from counterpop.debiasing.rebuilding import rebuild
 from counterpop.debiasing.trials import (
     PART_NAMES,
     SIGNIFICANT,
+    DebiasOptions,
     DebiasSettings,
     Effect,
     Trial,
+    as_split,
     effect_of,
     hold_out,
     measure_on,
@@ -33,6 +35,7 @@ from counterpop.ledger import Ledger
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
+from counterpop.splits import Split
 from counterpop.tuning import (
     LOWER_IS_BETTER,
     WHICH,
@@ -86,6 +89,11 @@ class Debiasing(Recommender):
     """Maximum number of users on each side, if the catalogue is so large that a random sample was drawn."""
     item_counts: NDArray[np.int64]
     """(I,) interactions of every item in the log."""
+    split: Split
+    """The log as train. With a later log also what was held out: uniform pairs of the users tuned on (validation) and
+    of the others (test), and ordinary pairs of the others. `evaluate` takes it; without a later log these are empty."""
+    seed: int = 0
+    """Of all random draws."""
 
     @property
     def gained(self) -> bool:
@@ -188,7 +196,7 @@ def debias(
     user_ids: RowIds = None,
     item_ids: RowIds = None,
     ledger: Ledger | None = None,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> Debiasing:
     """A tuned adjustment of given vectors, and its effect on users on whom nothing was tuned.
 
@@ -207,7 +215,7 @@ def debias(
     strengths if that is better than one pair for all, tuned and tested the same way. In very large catalogues both
     halves are random samples: see `Debiasing.sample`.
     """
-    chosen = DebiasSettings.of(settings)
+    chosen = DebiasSettings.of(settings, debias)
     if chosen.point == "gain" and not chosen.floor:
         if chosen.target not in ("recall", "hit_rate", "ndcg"):
             text = (
@@ -291,7 +299,15 @@ def _search(
         agreement=agreement,
         sample=trial.sample,
         item_counts=log.item_counts,
+        split=as_split(log, settings.seed, **_held_out(trial)),
+        seed=settings.seed,
     )
+
+
+def _held_out(trial: Trial) -> dict[str, Interactions]:
+    """The parts to measure the given vectors on; none if they were trained on them."""
+    uniform, ordinary = trial.parts
+    return {} if trial.in_sample else {"valid": uniform.tuning, "test": uniform.test, "ordinary": ordinary.test}
 
 
 def _test_strengths(

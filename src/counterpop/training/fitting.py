@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from counterpop.errors import CounterpopWarning, InputError
+from counterpop.errors import CounterpopWarning, InputError, check_settings
 from counterpop.interactions import Interactions
 from counterpop.kernels.threads import core_count
 from counterpop.runs import Run
@@ -22,7 +23,7 @@ from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
 from counterpop.training.loop import Look, Progress, Report, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
-from counterpop.training.settings import Settings
+from counterpop.training.settings import Settings, TrainOptions
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 RACE_BUDGET = 0.8  # of one training: what a race costs,
 RACE_TRIPLES = 1e8  # or this many triples of MF if that is more: some ten seconds, in which a small log is learned
 LEAST_EPOCHS = 4  # of a candidate: fewer say too little, so a training too short for them races nothing
+_NAMES = [field.name for field in fields(Settings)]
 
 
 def train(
@@ -45,7 +47,7 @@ def train(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     should_stop: Callable[[], bool] | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainOptions],
 ) -> Run:
     """A run: the model that was best on validation, its ledger, and how training went.
 
@@ -73,7 +75,8 @@ def train(
     after every epoch; once it says True, this raises `Interrupted`, whose `run` is the best model so far.
     """
     known = split.development if isinstance(split, Split) else split
-    candidates = candidates_of(settings, encoder)
+    check_settings(settings, _NAMES, inspect.signature(train).parameters)
+    candidates = candidates_of(dict(settings), encoder)
     if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
@@ -164,10 +167,7 @@ def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list
 
 def read_settings(given: dict[str, Any], encoder: Encoder | None = None) -> Settings:
     """The settings from keywords; an unknown one raises `InputError`."""
-    names = [field.name for field in fields(Settings)]
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    check_settings(given, _NAMES)
     if encoder is not None:
         own = [name for name in ("backbone", "dim", "layers", "edge_dropout", "engine") if name in given]
         if own:

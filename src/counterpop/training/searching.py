@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from counterpop.errors import InputError
+from counterpop.errors import InputError, check_settings
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
@@ -20,7 +21,7 @@ from counterpop.training.checkpoints import Interrupted
 from counterpop.training.fitting import candidates_of, read_settings, train
 from counterpop.training.loop import Progress, Report
 from counterpop.training.racing import try_settings
-from counterpop.training.settings import Settings
+from counterpop.training.settings import Settings, TrainOptions
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -114,7 +115,7 @@ def search(
     checkpoint: str | Path | None = None,
     resume: bool = True,
     should_stop: Callable[[], bool] | None = None,
-    **given: Any,
+    **given: Unpack[TrainOptions],
 ) -> Run:
     """The best run that can be had in about this many minutes, from nothing but a split.
 
@@ -132,6 +133,7 @@ def search(
     """
     if not 0 < minutes < math.inf:
         raise InputError(f"minutes must be a number above 0, got {minutes}")
+    check_settings(given, [field.name for field in fields(Settings)], inspect.signature(search).parameters)
     known = split.development if isinstance(split, Split) else split
     space = _Space({name: value for name, value in given.items() if value is not None})
     stop = should_stop or (lambda: False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from counterpop.directions import ItemDirection, UserDirection, find_directions
-from counterpop.errors import InputError
+from counterpop.errors import InputError, check_settings
 from counterpop.evaluation import PER_USER, Measures
 from counterpop.recommender import Recommender
-from counterpop.runs import BOTH_SIDES, Dials, Run, Strengths
+from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
 from counterpop.splits import Development, Split
 from counterpop.tuning.proof import (
     WHICH,
@@ -30,7 +30,29 @@ from counterpop.tuning.search import Grid, Target, Tradeoff, search_strengths, t
 
 PRICE = 0.05  # of ordinary recall
 COLLAPSE = 0.5  # of the head's recall
+ONE_DIAL: Strengths = tuple(round(0.05 * n, 2) for n in range(41))  # as finely as one dial allows
 LEANS: Strengths = (-0.4, -0.2, -0.1, 0.0, 0.1, 0.2)  # added to the item strength for each standard deviation
+
+
+class PointOptions(TypedDict, total=False):
+    """The fields of `PointSettings` as keywords, for type checkers."""
+
+    target: Target
+    point: Which
+    price: float | None
+    floor: Mapping[str, float] | None
+    k: int
+    user_direction: UserDirection | None
+    seed: int
+
+
+class TuneOptions(PointOptions, total=False):
+    """The fields of `TuneSettings` as keywords of `tune`."""
+
+    item_direction: ItemDirection | Literal["auto"] | None
+    prove: bool
+    by_user: bool
+    one_dial: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +104,9 @@ class TuneSettings(PointSettings):
     by_user: bool = False
     """Also try item strengths that depend on how far a user's history leans to popular items (see `lean_of`). They are
     taken only if they are significantly better than one strength for all."""
+    one_dial: bool = False
+    """Search only the item strength, in steps of .05. Where both directions are nearly parallel, a pair (a, b) does
+    what a single strength a + b - ab does, so nothing is lost."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,7 +194,7 @@ class Tuned(Recommender):
         }
 
 
-def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
+def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) -> Tuned:
     """The model at strengths proven on the validation part, or at 0; the test part is never used.
 
     The settings are those of `TuneSettings`. A gain is proven if a paired test is significant (p < 0.05) on validation
@@ -183,6 +208,7 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
     dials; a model without dials (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a direction
     applies the paper's adjustment to any model. `item_direction="auto"` also tries the ridge directions.
     """
+    check_settings(settings, [one.name for one in fields(TuneSettings)])
     how = TuneSettings(**settings)
     named = how.item_direction is not None or how.user_direction is not None
     dials = BOTH_SIDES if named else run.model.dials or Dials()
@@ -241,6 +267,8 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
 def _search(run: Run, known: Development, dials: Dials, how: TuneSettings) -> CrossFit:
     """The grids of both validation parts along each pair of directions that is to be compared, ready to be proven."""
     axes = dials.item_strengths, dials.user_strengths
+    if how.one_dial and min(map(len, axes)) > 1:
+        axes = ONE_DIAL, FIXED
     held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
     options: dict[str, Any] = {"k": how.k}
     fold = deal_folds(known.train.n_users, how.seed)

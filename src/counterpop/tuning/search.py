@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.directions import Directions
 from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
-from counterpop.errors import InputError
+from counterpop.errors import InputError, check_settings
 from counterpop.evaluation import PER_USER
 from counterpop.grid import Points, group_items, order_points
 from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head
@@ -63,6 +63,20 @@ class Tradeoff:
     """Share of ordinary recall that is lost; below 0 if it rises."""
 
 
+class GridOptions(TypedDict, total=False):
+    """The fields of `SearchOptions` as keywords of `search_strengths`, for type checkers."""
+
+    k: int
+    item_strengths: Strengths
+    user_strengths: Strengths
+    exposure: bool
+    groups: bool
+    users: IntArray | None
+    user_groups: IntArray | None
+    lean: FloatArray | None
+    threads: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class SearchOptions:
     """What `search_strengths` measures, and where."""
@@ -89,7 +103,11 @@ class SearchOptions:
 
 
 def search_strengths(
-    embeddings: Embeddings, directions: Directions, train: Interactions, held: Interactions, **options: Any
+    embeddings: Embeddings,
+    directions: Directions,
+    train: Interactions,
+    held: Interactions,
+    **options: Unpack[GridOptions],
 ) -> Grid:
     """Every metric of `held` at every pair of strengths, exactly as `measure` would give it for each.
 
@@ -98,6 +116,7 @@ def search_strengths(
     """
     from counterpop.kernels.grid import search_grid
 
+    check_settings(options, [field.name for field in fields(SearchOptions)])
     how = SearchOptions(**options)
     check_same_ids(embeddings, train, held)
     users, group_of = _users_by_group(held, how)
