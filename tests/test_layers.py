@@ -31,6 +31,7 @@ LAYERS = [
     "adjustment",
     "ranking",
     "recommender",
+    "panels",
     "metrics",
     "evaluation",
     "grid",
