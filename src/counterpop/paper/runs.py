@@ -103,9 +103,7 @@ class Bench:
         self.plan, self.cache, self.paths, self.tools = plan, Cache(runs), find_datasets(data), tools or Tools()
         self._left_out = {name for name in self.paths if datasets and name not in datasets}
         self._watch, self._should_stop = watch, should_stop
-        self._splits: dict[str, cp.Split] = {}
-        self._checksums: dict[str, str] = {}
-        self._fitted: dict[str, Fitted] = {}
+        self._splits, self._checksums, self._fitted = dict[str, cp.Split](), dict[str, str](), dict[str, Fitted]()
 
     def split(self, name: str) -> cp.Split:
         """A data set as it is split; of a smoke run only a few of its users."""
@@ -303,10 +301,7 @@ class Bench:
         return self.tools.search(model.embeddings, directions, known.train, known.valid, k=K, **over)
 
     def train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
-        """A run; a method that needs a part drawn by intervention gets one where the data have none.
-
-        A training that was stopped or killed goes on from its checkpoint beside the results.
-        """
+        """A run, from its checkpoint if it was stopped; an intervened part is drawn for a method that needs one."""
         chosen = cp.Settings(**settings)
         if chosen.method.needs_intervened and known.intervened is None:
             known = draw_intervened(known)
