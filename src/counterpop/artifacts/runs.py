@@ -39,6 +39,7 @@ from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, CounterpopWarning
 from counterpop.evaluation import On
 from counterpop.interactions import Ids, Interactions
+from counterpop.presentation import Shown
 from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
 from counterpop.runs import Dials, Model, Run, model_of
@@ -49,8 +50,8 @@ from counterpop.tuning import Grid
 TOLD = ("item_strength", "user_strength", "point", "target", "sentence", "drawn")  # of a tuning, in an audit
 
 
-@dataclass(frozen=True, eq=False)
-class SavedRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class SavedRun(Shown):
     """The content of a run folder, except its test part (see `load_tested`)."""
 
     path: Path

@@ -15,6 +15,7 @@ from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError, check_settings
 from counterpop.evaluation import PER_USER, Measures, compare, measure
 from counterpop.interactions import IntArray, Interactions, pair_keys
+from counterpop.presentation import Shown
 from counterpop.ranking import rank, tie_order
 from counterpop.segmentation import regroup
 from counterpop.splits import draw_by_item
@@ -70,8 +71,8 @@ class DebiasSettings(PointSettings):
         return cls(**settings)
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
+@dataclass(frozen=True, eq=False, repr=False)
+class Effect(Shown):
     """A model before and after, on the same held-out pairs of users on whom nothing was tuned."""
 
     plain: Measures

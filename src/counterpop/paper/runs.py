@@ -292,7 +292,7 @@ class Bench:
         label = f"{name}, {chosen.backbone} {chosen.method.name}, {chosen.loss}, seed {chosen.seed}"
         with self._watch(label) as show:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
-            return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
+            return cp.train(known, refit=refit, on_progress=show, progress=False, **dict(settings) | fixed)
 
     def key(self, what: str, name: str, settings: Mapping[str, Any]) -> Record:
         """What changes the bits of a result, and nothing else."""

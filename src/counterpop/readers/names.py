@@ -10,11 +10,12 @@ import numpy as np
 
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions, as_ids
+from counterpop.presentation import Shown
 from counterpop.readers.columns import read_columns
 
 
-@dataclass(frozen=True, eq=False)
-class Category:
+@dataclass(frozen=True, eq=False, repr=False)
+class Category(Shown):
     """One column of categories: a genre, a provider, an age group."""
 
     values: list[str]
@@ -23,8 +24,8 @@ class Category:
     """(N,) the position of each id's category in `values`; -1 if it has none."""
 
 
-@dataclass(frozen=True, eq=False)
-class Labels:
+@dataclass(frozen=True, eq=False, repr=False)
+class Labels(Shown):
     """What a table says about ids, in their order."""
 
     names: list[str | None]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from counterpop.interactions import BoolArray, Interactions, join, pair_keys
+from counterpop.presentation import Shown
 
 
-@dataclass(frozen=True, eq=False)
-class Development:
+@dataclass(frozen=True, eq=False, repr=False)
+class Development(Shown):
     """What training and tuning may see."""
 
     train: Interactions
@@ -68,8 +69,8 @@ class SplitManifest:
         return drawn_evenly and self.settings.get("proportion", 1) == 1
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
+@dataclass(frozen=True, eq=False, repr=False)
+class Split(Shown):
     """The parts of one log; all share its ids."""
 
     development: Development

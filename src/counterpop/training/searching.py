@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from counterpop.errors import InputError, check_settings
+from counterpop.progress import Progress, Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.checkpoints import Interrupted
 from counterpop.training.fitting import candidates_of, read_settings, train
-from counterpop.training.loop import Progress, Report
 from counterpop.training.racing import try_settings
 from counterpop.training.settings import Settings, TrainOptions
 
@@ -112,6 +112,7 @@ def search(
     ensemble: int | None = None,
     reduce: int | None = None,
     on_progress: Report | None = None,
+    progress: bool = True,
     should_stop: Callable[[], bool] | None = None,
     **given: Unpack[TrainOptions],
 ) -> Run:
@@ -126,7 +127,7 @@ def search(
     leaderboard and how much each setting matters.
 
     With `storage`, the name of a file, an interrupted search goes on where it stopped. `should_stop` is asked after
-    every epoch, as in `train`. Never looks at test.
+    every epoch, and progress is shown, as in `train`. Never looks at test.
     Limit: what is tried depends on the speed of the machine, so a second search may choose other settings.
     """
     if not 0 < minutes < math.inf:
@@ -137,14 +138,14 @@ def search(
     stop = should_stop or (lambda: False)
 
     def report(progress: Progress) -> None:
-        if on_progress is not None:
-            on_progress(progress)
+        show(progress)
         if stop():
             kept = f"; {storage} keeps what was tried, and the same call goes on from it" if storage else ""
             raise Interrupted(f"the search was stopped{kept}")
 
     first = read_settings(dict(space.given)).to_json()
-    with _studies(storage, {name: first[name] for name in ("seed", "method", *space.given)}) as studies:
+    fixed = {name: first[name] for name in ("seed", "method", *space.given)}
+    with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
         clock = _Clock(60 * minutes, studies, report)
         clock.probe(known, read_settings(dict(space.given)))
         for point in space.first_points():
@@ -156,15 +157,15 @@ def search(
         board = [*_ranked(studies[1]), *_ranked(studies[0])]
         rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in board]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
-    best, seconds = board[0].user_attrs["row"], board[0].user_attrs["per_epoch"]
-    chosen = dict(space.given) | {name: value for name, value in best.items() if name not in NOT_SETTINGS}
-    fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
-    full = read_settings(chosen).epochs
-    chosen["epochs"] = min(full, max(int(fits), best["epochs"]))
-    members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
-    last: dict[str, Any] = {"ensemble": members, "reduce": reduce, "on_progress": on_progress}
-    run = train(known, refit=refit, should_stop=should_stop, **last, **chosen)
-    return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, members)}})
+        best, seconds = board[0].user_attrs["row"], board[0].user_attrs["per_epoch"]
+        chosen = dict(space.given) | {name: value for name, value in best.items() if name not in NOT_SETTINGS}
+        fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
+        full = read_settings(chosen).epochs
+        chosen["epochs"] = min(full, max(int(fits), best["epochs"]))
+        members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
+        last: dict[str, Any] = {"ensemble": members, "reduce": reduce, "on_progress": show}
+        run = train(known, refit=refit, should_stop=should_stop, **last, **chosen)
+        return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, members)}})
 
 
 class _Clock:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.errors import InputError, check_settings
 from counterpop.evaluation import PER_USER, Measures
+from counterpop.presentation import Pictured
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
 from counterpop.splits import Development, Split
@@ -125,8 +126,8 @@ class TuneSettings(PointSettings):
         return ((self.item_direction, self.user_direction),)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Tuned(Recommender):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Tuned(Recommender, Pictured):
     """A recommender with the grid that its strengths were chosen from, and why these were chosen."""
 
     grid: Grid
