@@ -323,8 +323,8 @@ def test_the_demo_writes_runs_and_pages(tmp_path: Path) -> None:
         (("split", "missing.csv", "--protocol", "random", "--out", "x"), "missing.csv"),
         (("train", "nowhere", "--out", "x"), "not a split or run folder"),
         (("tune", "nowhere"), "not a run folder"),
-        (("evaluate", "nowhere"), "not a run folder"),
-        (("report", "nowhere", "--out", "x.html"), "not a run folder"),
+        (("evaluate", "nowhere"), "not a run or adjustment folder"),
+        (("report", "nowhere", "--out", "x.html"), "not a run or adjustment folder"),
     ],
 )
 def test_a_failure_is_one_sentence_and_exit_1(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

@@ -152,13 +152,13 @@ def test_folding_in_solves_one_system_of_equations_at_a_time() -> None:
 
 
 def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model: ServedModel) -> None:
-    trial = model.trial
-    users = np.flatnonzero(model.valid.user_counts).astype(np.int32)
+    trial, valid = model.parts[0]
+    users = np.flatnonzero(valid.user_counts).astype(np.int32)
     train = trial.seen
     histories = [train.item_ix[train.user_starts[u] : train.user_starts[u + 1]] for u in users]
     folded, _ = model.recommend_to(histories, 20)
     trained, _ = trial.recommend(users, 20)
-    measured = [cp.measure(lists, users, train, model.valid, resamples=0) for lists in (folded, trained)]
+    measured = [cp.measure(lists, users, train, valid, resamples=0) for lists in (folded, trained)]
     chance = 20 / ITEMS
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
@@ -204,7 +204,7 @@ def test_a_refit_run_serves_its_second_model_and_measures_its_first(tmp_path: Pa
     served, saved = load_served(run), cp.load_run(run)
     assert saved.run.refit is not None
     assert np.array_equal(served.vectors.item_vectors, saved.run.refit.embeddings.item_vectors)
-    trial = served.trial
+    trial = served.parts[0][0]
     assert np.array_equal(trial.embeddings.item_vectors, saved.run.model.embeddings.item_vectors)
     measured, grid = measure_stops(served), saved.grid
     assert grid is not None
@@ -805,7 +805,7 @@ def test_the_command_refuses_in_one_sentence(folder: Path, words: list[str], sen
 def test_the_command_needs_a_run_and_a_free_port(folder: Path) -> None:
     result = CliRunner().invoke(main, ["serve", str(folder), "--port", "0"])
     assert result.exit_code == 1
-    assert "is not a run folder" in result.stderr
+    assert "is not a run or adjustment folder" in result.stderr
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(main, ["serve", str(folder / "run"), "--port", str(port)])

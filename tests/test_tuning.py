@@ -559,7 +559,7 @@ def test_strengths_differ_by_user_where_users_differ(tmp_path: Path) -> None:
     artifacts.save_run(run, tmp_path / "run", split)
     artifacts.save_tuning(tmp_path / "run", own, own.grid, own.to_json())
     assert np.array_equal(artifacts.load(tmp_path / "run").recommend(users)[0], lists)
-    valid = artifacts.load_run(tmp_path / "run").recommender(split.development, "valid")
+    valid = artifacts.load_run(tmp_path / "run").recommender("valid")
     assert evaluate(valid, split, on="valid", resamples=0).adjusted.recall == pytest.approx(figures[1])
     with pytest.raises(InputError, match="item vectors cannot hold strengths that differ by user"):
         adjust(own.embeddings, own)

@@ -59,7 +59,20 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, search, train
+    from counterpop.training import (
+        DICE,
+        IPS,
+        MACR,
+        PAAC,
+        CausE,
+        Gradient,
+        Method,
+        Plain,
+        Settings,
+        SimGCL,
+        search,
+        train,
+    )
     from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
@@ -89,7 +102,7 @@ _HOMES = {
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
     "split_random split_temporal split_uniform",
-    "training": "CausE DICE Gradient IPS MACR Method Plain Settings search train",
+    "training": "CausE DICE Gradient IPS MACR Method PAAC Plain Settings SimGCL search train",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "reporting": "report",
@@ -105,6 +118,7 @@ __all__ = [
     "MACR",
     "METHODS",
     "NUMBERS",
+    "PAAC",
     "Adjustment",
     "Audit",
     "CausE",
@@ -131,6 +145,7 @@ __all__ = [
     "Run",
     "Segments",
     "Settings",
+    "SimGCL",
     "Split",
     "Tuned",
     "World",

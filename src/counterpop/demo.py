@@ -84,7 +84,7 @@ def _make(
         truth = {way: find_favourites(world, one) for way, one in models.items()}
         reports[name] = replace(summarise(path), truth=truth)
     write_report(list(reports.values()), folder / "report.html")
-    write_audit(artifacts.audit_run(folder / "run").audits, folder / "audit.html")
+    write_audit(artifacts.audit_saved(folder / "run").audits, folder / "audit.html")
     return reports
 
 

@@ -142,6 +142,11 @@ def evaluate(
     if held is None:
         there = " or ".join(repr(name) for name, part in parts.items() if part is not None)
         raise InputError(f"on must be {there} for this split, got {on!r}; `split --ordinary 0.05` adds 'ordinary'")
+    if not len(held):
+        raise InputError(
+            f"there are no {on} pairs to measure on, because debias was given no later log; pass one as holdout "
+            "(--holdout FILE)"
+        )
     strengths = recommender.item_strength, recommender.user_strength
     adjusted, log = recommender, known.refit_train() if recommender.refit else known.train
     if on != "test":

@@ -170,7 +170,8 @@ def restrict(log: Interactions, user_ids: Ids, item_ids: Ids) -> Interactions:
     users = user_at.astype(np.int32)[log.user_ix[keep]]
     items = item_at.astype(np.int32)[log.item_ix[keep]]
     order = np.lexsort((items, users))
-    return Interactions(users[order], items[order], user_ids, item_ids)
+    time = None if log.time is None else log.time[keep][order]
+    return Interactions(users[order], items[order], user_ids, item_ids, time)
 
 
 def pair_keys(log: Interactions) -> NDArray[np.int64]:

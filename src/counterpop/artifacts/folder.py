@@ -229,9 +229,11 @@ def _manifest_bytes(folder: Path, kinds: tuple[str, ...]) -> bytes:
     try:
         return (folder / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        needed = " or ".join(kinds)
-        article = "an" if needed.startswith("a") else "a"
-        raise ArtifactError(f"{folder} is not {article} {needed} folder: it has no {MANIFEST}") from None
+        raise ArtifactError(f"{folder} is not {_a(' or '.join(kinds))} folder: it has no {MANIFEST}") from None
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind.startswith('a') else 'a'} {kind}"
 
 
 def _parse(data: bytes, folder: Path, kinds: tuple[str, ...]) -> dict[str, Any]:
@@ -257,7 +259,7 @@ def _parse(data: bytes, folder: Path, kinds: tuple[str, ...]) -> dict[str, Any]:
             f"{folder} has format {written_format}, newer than this version's {FORMAT}; upgrade counterpop"
         )
     if kind not in kinds:
-        raise ArtifactError(f"{folder} is a {kind} folder, but a {' or '.join(kinds)} folder is needed here")
+        raise ArtifactError(f"{folder} is {_a(kind)} folder, but {_a(' or '.join(kinds))} folder is needed here")
     return manifest
 
 
@@ -288,3 +290,14 @@ def checksum(path: Path) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file; of a folder, those of its files and their names; of a pattern, nothing."""
+    if path.is_file():
+        return {"bytes": path.stat().st_size, "sha256": checksum(path)}
+    files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else []
+    if not files:
+        return {"bytes": None, "sha256": None}
+    names = "".join(f"{checksum(file)}  {file.relative_to(path)}\n" for file in files)
+    return {"bytes": sum(file.stat().st_size for file in files), "sha256": hashlib.sha256(names.encode()).hexdigest()}

@@ -40,8 +40,8 @@ def load_development(path: str | Path) -> Development:
 
 
 def load_split(path: str | Path) -> Split:
-    """The whole split of a split folder, or of the split inside a run folder."""
-    return read_folder(path, ("split", "run"), read_split)
+    """The whole split of a split folder, or the one inside a folder of `train` or `debias`."""
+    return read_folder(path, ("split", "run", "adjustment"), read_split)
 
 
 def read_split(contents: Contents) -> Split:

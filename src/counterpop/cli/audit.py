@@ -10,15 +10,23 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from counterpop.adapters.audits import audit_lists, audit_vectors
 from counterpop.adapters.sources import Sources
-from counterpop.artifacts import Subject, audit_run, audit_schema, make_document, make_record, read_statements, together
+from counterpop.artifacts import (
+    Subject,
+    audit_saved,
+    audit_schema,
+    make_document,
+    make_record,
+    read_statements,
+    together,
+)
 from counterpop.auditing import Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
 from counterpop.cli import shell
 from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option
 from counterpop.cli.progress import console, output, working
 from counterpop.encoding import to_json
 from counterpop.errors import InputError
+from counterpop.jobs import audit_lists, audit_vectors
 from counterpop.outputs import check_writable
 from counterpop.readers import LabelSources, read_interactions
 from counterpop.reporting import audit_table, changes_table, write_audit, write_page
@@ -166,7 +174,7 @@ def _audit(runs: Sequence[str], options: dict[str, Any]) -> Subject:
         user=options["attributes_user"] or options["user"],
         columns=options["attribute"],
     )
-    subjects = [audit_run(run, options["k"] or K, about) for run in runs] or _audit_files(options, about)
+    subjects = [audit_saved(run, options["k"] or K, about) for run in runs] or _audit_files(options, about)
     sources = [*runs, *options["recommendations"]] or ["vectors"]
     subject = together(dict(zip(_short(sources), subjects, strict=True)))
     roles = ("interactions", "holdout", "names", "attributes", "against", "declared")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from counterpop.adapters.sources import Sources, check_files, debias_files
+from counterpop.adapters.sources import Sources
 from counterpop.cli import shell
 from counterpop.cli.options import (
     direction_options,
@@ -26,6 +26,7 @@ from counterpop.cli.progress import output, working
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.drift import Drift
 from counterpop.errors import InputError
+from counterpop.jobs import check_files, debias_files
 from counterpop.reporting.tables import format_figure, format_interval, format_p, points_table
 
 
@@ -55,6 +56,9 @@ Does it still fit?
 @direction_options
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the logs that have no vector.")
 @click.option("--write-vectors", is_flag=True, help="Also write the adjusted vectors, with their ids.")
+@click.option(
+    "--copy-vectors", is_flag=True, help="Keep a copy of the given vectors in the folder, instead of where they are."
+)
 @click.option(
     "--check",
     type=click.Path(),
@@ -91,7 +95,7 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
         if not quiet:
             _print_debiasing(found, out)
         return {"out": out, **found.to_json()}
-    if options["holdout"] or options["write_vectors"] or options["force"]:
+    if any(options[name] for name in ("holdout", "write_vectors", "copy_vectors", "force")):
         raise click.UsageError("--check takes the new log as --interactions, and writes nothing")
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source(name) != ParameterSource.DEFAULT}

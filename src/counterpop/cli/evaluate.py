@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import k_option, seed_option
+from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
 from counterpop.reporting import comparison_table, gain_and_price, summarise
@@ -20,10 +20,13 @@ from counterpop.reporting import comparison_table, gain_and_price, summarise
 )
 @k_option()
 @click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
-@seed_option(help="Seed of the bootstrap.")
+@holdout_options
+@seed_option(help="Seed of the bootstrap and of the even draw from --holdout.")
 @shell
-def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool) -> dict[str, Any]:
-    """Measure a run on held-out data, plain and adjusted, with 95 % intervals.
+def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
+    """Measure a model on held-out data, plain and adjusted, with 95 % intervals.
+
+    RUN is a folder that train or debias wrote.
 
     Recall, hit rate and NDCG are means over the users who have a held-out item. Average popularity, tail share,
     coverage, Gini and the five popularity groups describe what the lists expose. On test the lists are those of
@@ -34,12 +37,17 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     second is the price of the adjustment. After a refit, which trains on the ordinary pairs, it is measured on the
     model before it, at the same strengths.
 
+    What debias wrote is measured on what it held out of its --holdout, as on its page. Without one, pass a later log
+    here: an even draw of its pairs is the test part, all of them are ordinary pairs, and users on whom strengths were
+    tuned are left out.
+
     --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
+    how = {"columns": pop_given_columns(options), "holdout": options["holdout"]}
     reports = []
     for path in [run, *([against] if against else [])]:
         with working(f"measuring {path}"):
-            reports.append(summarise(path, k, seed, on))
+            reports.append(summarise(path, k, seed, on, **how))
     evaluations = [report.evaluation for report in reports]
     validation = reports[0].settings["validation"]
     result = {"run": run, "validation": validation, **evaluations[0].to_json()}

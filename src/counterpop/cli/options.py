@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.tuning import WHICH, Target
@@ -98,8 +99,29 @@ def _several(options: tuple[Callable[..., Any], ...], function: Callable[..., An
 
 
 log_options = partial(_several, _LOG_OPTIONS)  # how logs are read
+holdout_options = partial(
+    _several,
+    (
+        click.option(
+            "--holdout",
+            type=click.Path(),
+            help="A later log to measure on, for what debias wrote; by default it is read as the log of debias was.",
+        ),
+        *_LOG_OPTIONS,
+    ),
+)
 direction_options = partial(_several, _direction_options())
 direction_or_auto_options = partial(_several, _direction_options("auto"))
+
+
+def pop_given_columns(options: dict[str, Any]) -> dict[str, Any]:
+    """The same, but only those that were given; all of them need a --holdout."""
+    source = click.get_current_context().get_parameter_source
+    given = {name: options.pop(name) for name in LOG_OPTIONS}
+    given = {name: value for name, value in given.items() if source(name) != ParameterSource.DEFAULT}
+    if given and options["holdout"] is None:
+        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} works only together with --holdout")
+    return pop_columns(given)
 
 
 def pop_columns(options: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_nd
 def command(run: str, users: str | None, k: int, out: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
     """Write the best k items for each user: user, rank, item, score.
 
-    Items of a user's train and validation pairs are left out; those of the test part are not.
+    RUN is a folder that train or debias wrote. Items that users are known to have touched are left out: of a run those
+    of train and validation, not of test; of what debias wrote those of its log, not of its holdout.
     """
     if out and Path(out).suffix not in WRITERS:
         raise InputError(f"--out must end in {', '.join(WRITERS)}, got {out}")

@@ -53,10 +53,10 @@ from counterpop.errors import InputError
 def command(
     run: str, token_file: str | None, names: str | None, category: tuple[str, ...], quiet: bool, **options: Any
 ) -> dict[str, Any]:
-    """Serve a run: recommendations over HTTP, and a dashboard at /.
+    """Serve what train or debias wrote: recommendations over HTTP, and a dashboard at /.
 
     Each request may set the strengths: GET /recommend?user=17&k=20&item_strength=0.6&user_strength=0.2. The
-    default is the tuned strengths. A run that is trained or tuned again in the same folder is loaded without
+    default is the tuned strengths. What is trained, tuned or debiased again in the same folder is loaded without
     interruption. docs/serving.md and /openapi.json describe every path. Ctrl-C stops the server.
     """
     try:

@@ -20,6 +20,7 @@ from counterpop.debiasing.trials import (
     DebiasSettings,
     Effect,
     Trial,
+    as_split,
     effect_of,
     hold_out,
     measure_on,
@@ -36,6 +37,7 @@ from counterpop.progress import telling
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
+from counterpop.splits import Split
 from counterpop.tuning import (
     LOWER_IS_BETTER,
     WHICH,
@@ -89,6 +91,11 @@ class Debiasing(Recommender, Pictured):
     """Maximum number of users on each side, if the catalogue is so large that a random sample was drawn."""
     item_counts: NDArray[np.int64]
     """(I,) interactions of every item in the log."""
+    split: Split
+    """The log as train. With a later log also what was held out: uniform pairs of the users tuned on (validation) and
+    of the others (test), and ordinary pairs of the others. `evaluate` takes it; without a later log these are empty."""
+    seed: int = 0
+    """Of all random draws."""
 
     @property
     def gained(self) -> bool:
@@ -310,7 +317,15 @@ def _search(
         agreement=agreement,
         sample=trial.sample,
         item_counts=log.item_counts,
+        split=as_split(log, settings.seed, **_held_out(trial)),
+        seed=settings.seed,
     )
+
+
+def _held_out(trial: Trial) -> dict[str, Interactions]:
+    """The parts to measure the given vectors on; none if they were trained on them."""
+    uniform, ordinary = trial.parts
+    return {} if trial.in_sample else {"valid": uniform.tuning, "test": uniform.test, "ordinary": ordinary.test}
 
 
 def _test_strengths(

@@ -18,7 +18,7 @@ from counterpop.interactions import IntArray, Interactions, pair_keys
 from counterpop.presentation import Shown
 from counterpop.ranking import rank, tie_order
 from counterpop.segmentation import regroup
-from counterpop.splits import draw_by_item
+from counterpop.splits import LATER, Development, Split, SplitManifest, draw_by_item
 from counterpop.tuning import (
     FOLDS,
     LOWER_IS_BETTER,
@@ -143,12 +143,7 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
         masks = [np.isin(np.arange(len(log)), rows) for rows in (uniform, ordinary)]
         parts = [(log.rows(~mask), log.rows(mask)) for mask in masks]
     else:
-        later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
-        if not len(later):
-            raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
-        flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
-        uniform = np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))
-        parts = [(log, later.rows(uniform)), (log, later)]
+        parts = [(log, held) for held in _draw_later(log, later, generator)]
     chance = np.random.default_rng([seed, USER_STREAM]).random(log.n_users)
     most = max(1, MOST_SCORES // log.n_items)
     divided, sampled = [], False
@@ -166,6 +161,37 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
             sides.append(held.rows(np.isin(held.user_ix, users)))
         divided.append(Part(seen, sides[0], sides[1]))
     return Trial((divided[0], divided[1]), in_sample, most if sampled else None)
+
+
+def _draw_later(
+    log: Interactions, later: Interactions, generator: np.random.Generator
+) -> tuple[Interactions, Interactions]:
+    """Of the later pairs that the log does not hold: those that hold every item about equally often, and all."""
+    later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
+    if not len(later):
+        raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
+    flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
+    return later.rows(np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))), later
+
+
+def as_split(log: Interactions, seed: int = 0, **parts: Interactions) -> Split:
+    """The log as train, and these held-out parts; those that are not given are empty."""
+    nothing = log.rows(np.zeros(len(log), dtype=bool))
+    whole = {"train": log, **dict.fromkeys(("valid", "test", "ordinary", "intervened"), nothing), **parts}
+    manifest = SplitManifest.of(LATER, seed, {}, None, whole)
+    return Split(Development(log, whole["valid"], None, parts.get("ordinary"), manifest.drawn), whole["test"], manifest)
+
+
+def split_later(log: Interactions, later: Interactions, tuned_on: Interactions, seed: int = 0) -> Split:
+    """A split to measure vectors trained on `log` on: an even draw of later pairs as test, all of them as ordinary.
+
+    Users of `tuned_on` are left out, because strengths were tuned on them.
+    """
+    fresh = later.rows(tuned_on.user_counts[later.user_ix] == 0)
+    if not len(fresh):
+        raise InputError("the holdout must hold users on whom no strength was tuned, but it has none; pass another one")
+    even, everything = _draw_later(log, fresh, np.random.default_rng([seed, PAIR_STREAM]))
+    return as_split(log, seed, test=even, ordinary=everything)
 
 
 def tune_on(

@@ -10,6 +10,7 @@ from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.outputs import replacing
+from counterpop.readers import Labels
 from counterpop.reporting.audit_tables import audit_table, changes_table, history_table
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.printing import print_page
@@ -100,16 +101,20 @@ def write_history(documents: Sequence[Mapping[str, Any]], path: Path) -> None:
     write_page(render_history(documents), path)
 
 
-def write_debiasing(found: Debiasing, path: Path, name: str = "The model") -> None:
-    """Writes one HTML page about a result of `debias`, which opens in any browser without a network."""
-    write_page(debiasing_page(found, name), path)
+def write_debiasing(found: Debiasing, path: Path, name: str = "The model", labels: Labels | None = None) -> None:
+    """Writes one HTML page about a result of `debias`, which opens in any browser without a network.
+
+    `labels` say what items are called (`read_labels`). A page that `counterpop debias` wrote is made again by
+    `write_debiasing(counterpop.load("FIX"), path, name)`.
+    """
+    write_page(debiasing_page(found, name, labels), path)
 
 
-def debiasing_page(found: Debiasing, name: str = "The model") -> str:
+def debiasing_page(found: Debiasing, name: str = "The model", labels: Labels | None = None) -> str:
     """The text of that page."""
     from counterpop.reporting.debias_page import render_debiasing
 
-    return render_debiasing(found, name)
+    return render_debiasing(found, name, labels)
 
 
 def write_page(text: str, path: Path) -> None:

@@ -7,6 +7,7 @@ from html import escape
 from counterpop.auditing import GROUP_RULE
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.evaluation import Evaluation
+from counterpop.readers import Labels
 from counterpop.reporting import figures
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
 from counterpop.reporting.run_page import POINTS
@@ -30,7 +31,7 @@ query = fix.query(user_vectors)              # send these to the index you alrea
 query = fix.query(user_vectors, 0.3, 0.0)    # or choose item strength and user strength</code></pre>"""
 
 
-def render_debiasing(found: Debiasing, name: str) -> str:
+def render_debiasing(found: Debiasing, name: str, labels: Labels | None = None) -> str:
     """The whole page as text."""
     sections = [_effects(found), _dial(found), _groups(found), *_segments(found), _use(found)]
     return compose("Is there popularity to remove?", INTRO, cards([_card(found, escape(name))]), sections)

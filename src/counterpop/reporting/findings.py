@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from counterpop.evaluation import Evaluation, Measures, compare
 from counterpop.interactions import head
 from counterpop.ledger import Ledger
+from counterpop.readers import Labels
+from counterpop.recommender import Recommender
 from counterpop.tuning import Grid
 
 SIGNIFICANT = 0.05
@@ -36,6 +38,10 @@ class RunReport:
     """How the strengths were chosen, as `counterpop tune --json` prints it; None if the run was not tuned."""
     truth: Mapping[str, float] | None = None
     """In a synthetic world: the share of users' true favourites found by the "plain" and "adjusted" lists."""
+    model: Recommender | None = None
+    """What was measured, at its tuned strengths: lists of single users, with reasons, come from its `explain`."""
+    labels: Labels | None = None
+    """What items are called, and their categories, in the order of the model's item ids."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from counterpop.adjustment import Adjustment
-from counterpop.artifacts import SavedRun
+from counterpop.artifacts import Saved
 from counterpop.auditing import Audit
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.directions import Directions
@@ -110,8 +110,8 @@ def _(value: Run) -> Columns:
 
 
 @columns_of.register
-def _(value: SavedRun) -> Columns:
-    return columns_of(value.run)
+def _(value: Saved) -> Columns:
+    return _by_row([dict(entry) for entry in value.history] or [dict(value.settings)])
 
 
 @columns_of.register

@@ -1,13 +1,18 @@
-"""A run, measured for a report."""
+"""A model, measured for a report."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from counterpop import __version__
-from counterpop.artifacts import SavedRun, load_tested
+from counterpop.artifacts import Saved, SavedRun, load_tested
 from counterpop.evaluation import On, evaluate
+from counterpop.interactions import Interactions
+from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
 from counterpop.reporting.findings import RunReport
 from counterpop.runs import Run
@@ -15,29 +20,57 @@ from counterpop.splits import Split
 from counterpop.tuning import Tuned
 
 
-def summarise(path: str | Path, k: int = 20, seed: int = 0, on: On = "test") -> RunReport:
-    """What a report shows of a run folder, measured on a held-out part."""
-    saved, split = load_tested(path)
-    return _measure(saved, split, saved.recommender(split.development, on), k, seed, on)
+def summarise(
+    path: str | Path,
+    k: int = 20,
+    seed: int = 0,
+    on: On = "test",
+    *,
+    holdout: Interactions | str | Path | None = None,
+    columns: Mapping[str, Any] = MappingProxyType({}),
+    about: LabelSources | None = None,
+) -> RunReport:
+    """What a report shows of a folder that `train` or `debias` wrote, measured on a held-out part.
+
+    `holdout` is a later log to measure a result of `debias` on, `columns` say how to read it: see `load_tested`.
+    `about` names the items.
+    """
+    saved, split = load_tested(path, holdout, columns, seed=seed)
+    return _measure(saved, split, saved.recommender(on), k, seed, on, about)
 
 
 def summarise_run(run: Run, split: Split, tuned: Tuned | None = None, k: int = 20, seed: int = 0) -> RunReport:
     """The same of a run in memory, at strengths 0 if it was not tuned."""
     tuning = None if tuned is None else asdict(tuned.settings) | tuned.to_json()
-    manifest = {"tuning": tuning, "versions": {"counterpop": __version__}}
-    saved = SavedRun(Path(run.settings.get("method", "run")), run, split.development, manifest, tuned)
-    return _measure(saved, split, tuned or saved.recommender(split.development), k, seed, "test")
+    saved = SavedRun(
+        path=Path(run.settings.get("method", "run")),
+        manifest={"tuning": tuning, "versions": {"counterpop": __version__}},
+        known=split.development,
+        grid=None if tuned is None else tuned.grid,
+        run=run,
+        adjustment=tuned,
+    )
+    return _measure(saved, split, tuned or saved.recommender(), k, seed)
 
 
-def _measure(saved: SavedRun, split: Split, model: Recommender, k: int, seed: int, on: On) -> RunReport:
-    known = split.development
+def _measure(
+    saved: Saved,
+    split: Split,
+    model: Recommender,
+    k: int,
+    seed: int,
+    on: On = "test",
+    about: LabelSources | None = None,
+) -> RunReport:
     return RunReport(
-        saved.path.resolve().name,
-        saved.run.settings | {"validation": known.drawn, "versions": saved.manifest["versions"]},
-        saved.run.history,
+        saved.name,
+        {**saved.settings, "validation": split.development.drawn, "versions": saved.manifest["versions"]},
+        saved.history,
         evaluate(model, split, on, k, seed=seed),
-        saved.trained_on(known, on).item_counts,
-        model.grid if isinstance(model, Tuned) else saved.grid,
-        saved.run.ledger,
-        saved.manifest["tuning"],
+        saved.trained_on(on).item_counts,
+        saved.grid,
+        saved.ledger,
+        saved.tuning,
+        model=model,
+        labels=about.read(model.seen).get("labels") if about else None,
     )

@@ -7,11 +7,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from counterpop.artifacts import MANIFEST, load_run
+from counterpop.artifacts import MANIFEST, load_saved
 from counterpop.interactions import IntArray
 from counterpop.readers import read_labels
 from counterpop.serving.guard import Counts
@@ -42,19 +42,17 @@ def load_served(
 
     `names` is a table with the columns `item`, `name` and `categories`.
     """
-    saved = load_run(run)
-    known, ids = saved.known, saved.run.embeddings.item_ids
+    saved = load_saved(run)
+    recommender = saved.recommender()
+    ids = recommender.embeddings.item_ids
     labels = read_labels(names, ids, item=item, name=name, categories=categories) if names else None
-    recommender = saved.recommender(known)
     model = ServedModel(
-        Path(run).resolve().name,
+        saved.name,
         saved.manifest["written"],
         recommender,
-        saved.trained_on(known),
-        saved.recommender(known, "valid") if recommender.refit else replace(recommender, seen=known.train),
-        known.valid,
-        known.ordinary,
-        saved.manifest["tuning"] or {},
+        saved.trained_on(),
+        saved.held_out,
+        saved.tuning or {},
         labels.names if labels else None,
         labels.categories if labels else {},
     )

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import Interactions, gini
+from counterpop.interactions import Interactions
 from counterpop.splits import drawing
 from counterpop.splits.drawing import INTERVENED, LEFT_OUT, ORDINARY, TEST, TRAIN, VALID, Carve, Parts
 from counterpop.splits.values import Development, Split, SplitManifest
@@ -237,16 +237,7 @@ def _assemble(
             "trained on this split can rank them, so they count as misses"
         )
         warnings.warn(CounterpopWarning(note), stacklevel=3)
-    manifest = SplitManifest(
-        protocol,
-        int(seed),
-        settings,
-        carved,
-        counts={name: len(rows) for name, rows in parts.items()},
-        gini={name: gini(rows.item_counts) if len(rows) else None for name, rows in parts.items()},
-        untrained_items=int(((valid.item_counts + test.item_counts > 0) & (train.item_counts == 0)).sum()),
-        untrained_users=int(((valid.user_counts + test.user_counts > 0) & (train.user_counts == 0)).sum()),
-    )
+    manifest = SplitManifest.of(protocol, seed, settings, carved, parts)
     intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
     observed = parts["ordinary"] if len(parts["ordinary"]) else None
     if carved == "matched":

@@ -96,6 +96,9 @@ class Backbone:
         if settings.edge_dropout >= 1 or (settings.edge_dropout and not self.has_graph):
             must = "a share below 1" if self.has_graph else f"0, because {self.name} has no graph"
             raise InputError(f"edge_dropout must be {must}, got {settings.edge_dropout}")
+        if settings.method.needs_graph and not self.has_graph:
+            name = settings.method.title or settings.method.name
+            raise InputError(f"{name} trains only backbones with a graph, such as lightgcn, got {self.name}")
         if not self.builtin and not settings.method.any_encoder:
             raise InputError(f"{settings.method.name} cannot train an encoder of your own; use a built-in backbone")
 

@@ -25,6 +25,8 @@ class TripleLoss(torch.nn.Module):
 
     ranks_as_trained = True
     """Whether the vectors that rank are the vectors in training."""
+    repeats = True
+    """Whether every batch takes the same operations on the same shapes, so that a GPU may record and repeat a step."""
     ledger: DeviceLedger | None = None
 
     def __init__(self, train: Interactions, settings: Settings) -> None:

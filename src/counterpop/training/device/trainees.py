@@ -180,7 +180,7 @@ class DeviceEncoder(_Trainee):
         self._steps = settings.steps(self._sampler.triples)
         size = self._sampler.triples // self._steps
         self._batch = torch.zeros(3, size, dtype=torch.int64, device=self._device)
-        self._replays = replay and cuda
+        self._replays = replay and cuda and self._loss.repeats
         self._recorded: torch.cuda.CUDAGraph | None = None
 
     def epoch(self, lr: float) -> float:
