@@ -242,8 +242,11 @@ def test_large_catalogues_use_a_sample_of_the_users(
     users, items = planted(taste_world, 0.5)
     whole = cp.debias(users, items, split.train)
     assert whole.sample is None
-    monkeypatch.setattr("counterpop.debiasing.trials.MOST_SCORES", 200 * 300)
-    some = cp.debias(users, items, split.train)
+    some = cp.debias(users, items, split.train, users=200)
+    monkeypatch.setattr("counterpop.panels.MOST_SCORES", 200 * 300)
+    monkeypatch.setattr("counterpop.panels.LEAST_USERS", 1)
+    limited = cp.debias(users, items, split.train)
+    assert some.to_json() == limited.to_json()
     assert some.sample == 200
     assert some.grid.users == len(some.uniform.plain.users) == len(some.ordinary.plain.users) == 200
     assert np.isin(some.uniform.plain.users, whole.uniform.plain.users).all()

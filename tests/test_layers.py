@@ -33,6 +33,7 @@ LAYERS = [
     "adjustment",
     "ranking",
     "recommender",
+    "panels",
     "metrics",
     "evaluation",
     "grid",

@@ -16,8 +16,9 @@ from rich.console import Console
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, compare
+from counterpop.evaluation import compare
 from counterpop.ledger import GradientPicture
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import (
     RunReport,
     audit_page,

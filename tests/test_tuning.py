@@ -16,8 +16,9 @@ from counterpop.adjustment import adjust
 from counterpop.directions import Directions, find_directions, lean_of
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, evaluate, measure, measure_model
+from counterpop.evaluation import evaluate, measure, measure_model
 from counterpop.interactions import Interactions, join, pair_keys
+from counterpop.metrics.resampling import PER_USER
 from counterpop.ranking import rank, tie_order
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Dials, Model, Run

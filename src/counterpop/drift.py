@@ -90,7 +90,7 @@ def check_drift(
         )
     new = in_order_of(interactions, vectors, chosen.drop_unknown)
     log = new if trained_on is None else in_order_of(trained_on, vectors, chosen.drop_unknown)
-    trial = hold_out(log, None if trained_on is None else new, chosen.seed)
+    trial = hold_out(log, None if trained_on is None else new, chosen.seed, chosen.users)
     tested = np.isin(pair_keys(new), pair_keys(trial.parts[0].test))  # a new adjustment must not see these
     directions = find_directions(Model(vectors), new.rows(~tested), chosen.item_direction, chosen.user_direction)
     _, frontier = tune_on(trial, vectors, directions, chosen)

@@ -25,8 +25,9 @@ from counterpop.debiasing import Debiasing, Effect, as_embeddings, hold_out, reb
 from counterpop.embeddings import Embeddings
 from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError
-from counterpop.evaluation import PER_USER, Measures, On
+from counterpop.evaluation import Measures, On
 from counterpop.interactions import Interactions
+from counterpop.metrics.resampling import PER_USER
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
 from counterpop.tuning import Grid, Proof

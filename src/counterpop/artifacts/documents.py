@@ -131,7 +131,7 @@ def describe(subject: Subject, title: str, note: str) -> dict[str, Any]:
             for path in paths
         ],
         "population": f"The lists of {main.users:,} users; {without:,} other users of the log have no list.",
-        "sampling": SAMPLING,
+        "sampling": main.sample.sentence if main.sample else SAMPLING,
         **subject.facts,
     }
 

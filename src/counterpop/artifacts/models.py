@@ -69,11 +69,11 @@ def _read(path: str | Path, contents: Contents) -> Saved:
     return READERS[contents.manifest["kind"]](Path(path), contents)
 
 
-def audit_saved(path: str | Path, k: int = 20, about: LabelSources | None = None) -> Subject:
+def audit_saved(path: str | Path, k: int = 20, about: LabelSources | None = None, **how: Any) -> Subject:
     """The audits of a folder's final model "as trained" and, unless its strengths are 0, "adjusted".
 
-    Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
-    what `recommend` leaves out.
+    Lists are for users of the part that the model was trained on, in which popularity is counted. They leave out what
+    `recommend` leaves out. `how` is passed on to `audit_model`: `users` and `seed`.
     """
     saved, split = load_tested(path)
     model, log = saved.recommender(), saved.trained_on()
@@ -82,7 +82,7 @@ def audit_saved(path: str | Path, k: int = 20, about: LabelSources | None = None
         models["adjusted"] = model
     held = split.test if len(split.test) else None
     more = {"held": held, "ledger": saved.ledger, **(about or LabelSources()).read(log)}
-    audits = {name: audit_model(one, log, k, **more) for name, one in models.items()}
+    audits = {name: audit_model(one, log, k, **more, **how) for name, one in models.items()}
     strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
     tuning = saved.tuning or {}
     facts: dict[str, Any] = {"run": str(path), **strengths, "tuning": {n: tuning[n] for n in TOLD if n in tuning}}

@@ -22,7 +22,15 @@ from counterpop.artifacts import (
 )
 from counterpop.auditing import Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
 from counterpop.cli import shell
-from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option
+from counterpop.cli.options import (
+    LOG_OPTIONS,
+    log_options,
+    names_options,
+    pop_columns,
+    pop_labels,
+    seed_option,
+    users_option,
+)
 from counterpop.cli.progress import console, output, working
 from counterpop.encoding import to_json
 from counterpop.errors import InputError
@@ -37,7 +45,6 @@ SOURCES = tuple(field.name for field in fields(Sources))
 NEEDS = {  # options that would be ignored without another one
     "recommendations": ("list_user", "list_item", "rank", "score", "keep_unknown"),
     "interactions": (*LOG_OPTIONS, "time", "holdout"),
-    "names": ("names_item", "name", "category"),
     "attributes": ("attributes_user", "attribute"),
     "fail_if": ("junit",),
     "record": ("declared",),
@@ -94,10 +101,7 @@ docs/audit.md explains every part.
 @click.option("--k", type=click.IntRange(min=1), help="Length of the lists. [default: 20; of given lists, the longest]")
 @click.option("--keep-unknown", is_flag=True, help="Count ids that the log lacks as having no interactions.")
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the log that have no vector.")
-@click.option("--names", type=click.Path(), help="Table with the names of the items, and categories.")
-@click.option("--names-item", help="Column of item ids in that table. [default: same as in the logs]")
-@click.option("--name", default="name", show_default=True, help="Column of names in that table.")
-@click.option("--category", multiple=True, help="Column of categories in that table (genre, provider); repeatable.")
+@names_options
 @click.option("--attributes", type=click.Path(), help="Table with attributes of the users.")
 @click.option("--attributes-user", help="Column of user ids in that table. [default: same as in the logs]")
 @click.option("--attribute", multiple=True, help="Column to group users by in that table (age group); repeatable.")
@@ -126,7 +130,8 @@ docs/audit.md explains every part.
     callback=_print_schema,
     help="Print the JSON schema of an audit and exit.",
 )
-@seed_option(help="Seed of the pairs on which the order of vectors is checked.")
+@users_option()
+@seed_option(help="Seed of a sample of users, and of the pairs on which the order of vectors is checked.")
 @shell
 def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any]:
     """Audit what recommendations expose, and to whom.
@@ -136,7 +141,7 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
 
     The audit compares what is shown with what users chose: a verdict, about 25 measures (each with its definition,
     interval, grade and what it means here), the items, categories and users concerned. A run is audited as trained
-    and as adjusted, for all users of its train part.
+    and as adjusted, for the users of its train part: for all of them, or for a sample if there are very many.
     """
     _check_usage(runs, options)
     for name in ("html", "out", "junit"):
@@ -165,16 +170,15 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
 
 def _audit(runs: Sequence[str], options: dict[str, Any]) -> Subject:
     """Everything that was asked for, audited, with all files that were read."""
-    about = LabelSources(
-        names=options["names"],
-        item=options["names_item"] or options["item"],
-        name=options["name"],
-        categories=options["category"],
+    about = pop_labels(
+        dict(options),
         attributes=options["attributes"],
         user=options["attributes_user"] or options["user"],
         columns=options["attribute"],
     )
-    subjects = [audit_saved(run, options["k"] or K, about) for run in runs] or _audit_files(options, about)
+    subjects = [
+        audit_saved(run, options["k"] or K, about, users=options["users"], seed=options["seed"]) for run in runs
+    ] or _audit_files(options, about)
     sources = [*runs, *options["recommendations"]] or ["vectors"]
     subject = together(dict(zip(_short(sources), subjects, strict=True)))
     roles = ("interactions", "holdout", "names", "attributes", "against", "declared")
@@ -197,7 +201,7 @@ def _audit_files(options: dict[str, Any], about: LabelSources) -> list[Subject]:
         how = {name: options[name] for name in ("rank", "score", "k", "keep_unknown")}
         return [audit_lists(lists, log, later, about, **sides, **how) for lists in options["recommendations"]]
     sources = Sources(**{name: options[name] for name in SOURCES if options[name]})
-    how = {name: options[name] for name in ("drop_unknown", "seed")}
+    how = {name: options[name] for name in ("drop_unknown", "users", "seed")}
     return [audit_vectors(sources, log, later, about, k=options["k"] or K, **how)]
 
 
@@ -246,6 +250,8 @@ def _check_usage(runs: Sequence[str], options: dict[str, Any]) -> None:
         for name in names:
             if not options[needed] and source(name) != ParameterSource.DEFAULT:
                 raise click.UsageError(f"{_option(name)} works only together with {_option(needed)}")
+    if options["users"] and options["recommendations"]:
+        raise click.UsageError("--users works only together with a run or vectors; given lists are all audited")
     if options["drop_unknown"] and not vectors:
         raise click.UsageError("--drop-unknown works only together with vectors")
     if options["attributes"] and not options["attribute"]:

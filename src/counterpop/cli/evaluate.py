@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option
+from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option, users_option
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
 from counterpop.reporting import comparison_table, gain_and_price, summarise
@@ -21,7 +21,8 @@ from counterpop.reporting import comparison_table, gain_and_price, summarise
 @k_option()
 @click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
 @holdout_options
-@seed_option(help="Seed of the bootstrap and of the even draw from --holdout.")
+@users_option()
+@seed_option(help="Seed of the bootstrap, of a sample of users and of the even draw from --holdout.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
     """Measure a model on held-out data, plain and adjusted, with 95 % intervals.
@@ -43,7 +44,7 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
 
     --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
-    how = {"columns": pop_given_columns(options), "holdout": options["holdout"]}
+    how = {"columns": pop_given_columns(options), "holdout": options["holdout"], "users": options["users"]}
     reports = []
     for path in [run, *([against] if against else [])]:
         with working(f"measuring {path}"):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import resource
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from counterpop.progress import Report, training_bar
 
 console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)  # progress and notes
 output = Console(soft_wrap=True, markup=False, highlight=False)  # results
+LONG = 10.0  # seconds: a phase that takes longer is summed up
 
 
 def training_progress() -> AbstractContextManager[Report]:
@@ -19,7 +24,30 @@ def training_progress() -> AbstractContextManager[Report]:
 
 
 @contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar with the time left; call the function it yields with how many are done."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with _phase(what), Progress(*columns, console=console) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda done: bars.update(task, completed=done)
+
+
+@contextmanager
+def _phase(what: str) -> Iterator[None]:
+    """Says how long a phase took, if it was long, and the most memory that the process has had so far."""
+    start = time.perf_counter()
+    yield
+    if (seconds := time.perf_counter() - start) > LONG:
+        console.print(f"{what}: {seconds:.1f} s, peak memory {peak_memory() / 1e9:.1f} GB")
+
+
+def peak_memory() -> int:
+    """The most memory, in bytes, that this process has held so far, mapped files included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
     """A spinner for long steps; call the function it yields to change its text."""
-    with console.status(what) as status:
+    with _phase(what), console.status(what) as status:
         yield status.update

@@ -16,6 +16,7 @@ from counterpop.cli.options import (
     price_option,
     seed_option,
     target_option,
+    users_option,
 )
 from counterpop.cli.progress import output, working
 from counterpop.reporting.tables import points_table
@@ -36,7 +37,8 @@ from counterpop.tuning import tune
     help="Also try item strengths that depend on how far a user's history leans to popular items.",
 )
 @click.option("--one-dial", is_flag=True, help="Search the item strength alone, in steps of .05.")
-@seed_option(help="Deals the users into folds.")
+@users_option()
+@seed_option(help="Deals the users into folds, and draws a sample of them.")
 @shell
 def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     """Choose item and user strength on the validation part and write them into the run folder.
@@ -56,10 +58,10 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     balanced  the most gain at a price of at most --price of recall on the ordinary part
     free      the most gain without a significant loss of recall on the ordinary part
     """
-    saved, target = artifacts.load_run(run), options["target"]
+    saved, target, users = artifacts.load_run(run), options["target"], options.pop("users")
     with artifacts.claimed(run, "run"):
         with working("measuring every pair of strengths"):
-            tuned = tune(saved.run, saved.known, **options)
+            tuned = tune(saved.run, saved.known, users=users, **options)
         grid, chosen = tuned.grid, options | tuned.to_json()
         artifacts.save_tuning(saved, tuned, grid, chosen)
     plain, adjusted = grid.at(0.0, 0.0), tuned.measured
@@ -69,6 +71,8 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
         else:
             output.print(tuned.sentence)
             output.print(points_table(tuned.points))
+        if tuned.sample:
+            output.print(tuned.sample.sentence)
         for warning in tuned.warnings:
             output.print(f"Warning: {warning}.")
         output.print(

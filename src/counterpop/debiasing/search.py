@@ -88,7 +88,7 @@ class Debiasing(Recommender, Pictured):
     agreement: float | None
     """Without a holdout: how well vectors rebuilt from pairs agree with the given ones, from 0 to 1; else None."""
     sample: int | None
-    """Maximum number of users on each side, if the catalogue is so large that a random sample was drawn."""
+    """Maximum number of users on each side, if there are so many users and items that a sample was drawn."""
     item_counts: NDArray[np.int64]
     """(I,) interactions of every item in the log."""
     split: Split
@@ -147,7 +147,10 @@ class Debiasing(Recommender, Pictured):
             floors = ", ".join(f"{share:g} of {name}" for name, share in self.floor.items())
             sentences.append(f"Only strengths that keep {floors} on ordinary held-out pairs were considered.")
         if self.sample is not None:
-            sentences.append(f"The catalogue is large: each half is a random sample of at most {self.sample:,} users.")
+            sentences.append(
+                f"Each half is a sample of at most {self.sample:,} users, stratified by activity; --users all measures "
+                "everybody."
+            )
         return [*sentences, *(f"Warning: {warning}." for warning in self.warnings)]
 
     @property
@@ -215,8 +218,8 @@ def debias(
     `point` and `price` choose a point of the frontier as in `tune`. Each point is measured on the other half of the
     users. If `target` does not improve significantly there (paired test, p < .01; for coverage and Gini, 95 %
     intervals that do not overlap) or the price is too high, the strengths are 0. Segments of users get their own
-    strengths if that is better than one pair for all, tuned and tested the same way. In very large catalogues both
-    halves are random samples: see `Debiasing.sample`.
+    strengths if that is better than one pair for all, tuned and tested the same way. If there are very many users and
+    items, both halves are samples: see `panels` and `Debiasing.sample`.
 
     A terminal or a notebook shows the stages, unless `progress` is False or `report` is a function of your own.
     """
@@ -250,7 +253,7 @@ def _debias(
     if ledger is not None:
         ledger = sort_ledger(ledger, interactions, *ids)
     later = None if holdout is None else in_order_of(holdout, vectors, chosen.drop_unknown)
-    trial = hold_out(log, later, chosen.seed)
+    trial = hold_out(log, later, chosen.seed, chosen.users)
     directions = find_directions(Model(vectors, ledger), log, chosen.item_direction, chosen.user_direction)
     if later is not None:
         return _search(vectors, log, trial, directions, chosen)

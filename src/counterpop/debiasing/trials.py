@@ -13,8 +13,10 @@ from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError, check_settings
-from counterpop.evaluation import PER_USER, Measures, compare, measure
-from counterpop.interactions import IntArray, Interactions, pair_keys
+from counterpop.evaluation import Measures, compare, measure
+from counterpop.interactions import IntArray, Interactions, pair_keys, rows_of
+from counterpop.metrics.resampling import PER_USER
+from counterpop.panels import Users, choose_users
 from counterpop.presentation import Shown
 from counterpop.ranking import rank, tie_order
 from counterpop.segmentation import regroup
@@ -36,7 +38,6 @@ from counterpop.tuning import (
 # Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
 # total unless that is more than a share of the log; never more than half of an item's pairs.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 50_000, 0.2
-MOST_SCORES = 2_000_000_000  # users x items on each side; more users add little and take minutes
 SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
 SPARE = 2.0  # standard errors below the limit on the price, without a later log: rebuilt vectors are not the given ones
 USER_STREAM, PAIR_STREAM = 500, 501
@@ -130,11 +131,14 @@ class Trial:
     in_sample: bool
     """Whether they come from the log the model was trained on."""
     sample: int | None
-    """Maximum number of users on each side, if a random sample was drawn; else None."""
+    """Maximum number of users on each side, if a sample was drawn; else None."""
 
 
-def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
-    """Held-out pairs of a later log, or else of the log itself, for users to tune on and users to test on."""
+def hold_out(log: Interactions, later: Interactions | None, seed: int, users: Users = None) -> Trial:
+    """Held-out pairs of a later log, or else of the log itself, for users to tune on and users to test on.
+
+    `users` limits the number of users on each side: see `panels`.
+    """
     generator, in_sample = np.random.default_rng([seed, PAIR_STREAM]), later is None
     if later is None:
         of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
@@ -145,22 +149,21 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
     else:
         parts = [(log, held) for held in _draw_later(log, later, generator)]
     chance = np.random.default_rng([seed, USER_STREAM]).random(log.n_users)
-    most = max(1, MOST_SCORES // log.n_items)
-    divided, sampled = [], False
+    divided, sizes = [], set()
     for seen, held in parts:
         sides = []
         for tuning in (True, False):
-            users = np.flatnonzero((held.user_counts > 0) & ((chance < 0.5) == tuning))
-            if not len(users):
+            able = np.flatnonzero((held.user_counts > 0) & ((chance < 0.5) == tuning)).astype(np.int32)
+            if not len(able):
                 raise InputError(
                     "held-out pairs of several users are needed, to tune on some and test on others, got those of "
                     f"{int((held.user_counts > 0).sum())}; pass a longer log"
                 )
-            sampled |= len(users) > most
-            users = users[np.argsort(chance[users])[:most]]
-            sides.append(held.rows(np.isin(held.user_ix, users)))
+            chosen, sample = choose_users(able, log.user_counts, log.n_items, users, seed)
+            sizes |= {sample.users} if sample else set()
+            sides.append(held.rows(rows_of(held, chosen)))
         divided.append(Part(seen, sides[0], sides[1]))
-    return Trial((divided[0], divided[1]), in_sample, most if sampled else None)
+    return Trial((divided[0], divided[1]), in_sample, max(sizes, default=None))
 
 
 def _draw_later(

@@ -48,6 +48,11 @@ def read_columns(
     return table, {role: column.filter(kept) for role, column in columns.items()}
 
 
+def column_names(source: Any) -> list[str]:
+    """The names of a source's columns."""
+    return _open(source, {}, None).names
+
+
 def each_column(source: Any, asked: Roles) -> Iterator[tuple[str, Any, pl.Series]]:
     """The label of the source, a role and its cleaned column, one after the other, in the order of the roles.
 

@@ -146,4 +146,5 @@ def explanation(report: RunReport) -> str:
         f"Of every {found.k} items the plain model recommends, {plain:.1f} are among the {popular.sum():,} most "
         f"popular of {len(popular):,} items, which account for up to 80\u00a0% of all interactions. {after} "
         f"Measured for {len(found.plain.users):,} users on {held}."
+        + (f" {found.sample.sentence}" if found.sample else "")
     )

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE
 from counterpop.encoding import to_json
-from counterpop.evaluation import PER_USER, Evaluation
+from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture, gradient_picture
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import figures, findings
 from counterpop.reporting.findings import SIGNIFICANT, RunReport
 from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, missing, panel, panels, wide

@@ -10,8 +10,9 @@ from typing import Any
 
 from counterpop import __version__
 from counterpop.artifacts import Saved, SavedRun, load_tested
-from counterpop.evaluation import On, evaluate
+from counterpop.evaluation import Evaluation, On, evaluate
 from counterpop.interactions import Interactions
+from counterpop.panels import Users
 from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
 from counterpop.reporting.findings import RunReport
@@ -29,14 +30,16 @@ def summarise(
     holdout: Interactions | str | Path | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
     about: LabelSources | None = None,
+    users: Users = None,
 ) -> RunReport:
     """What a report shows of a folder that `train` or `debias` wrote, measured on a held-out part.
 
     `holdout` is a later log to measure a result of `debias` on, `columns` say how to read it: see `load_tested`.
-    `about` names the items.
+    `about` names the items, `users` is as in `evaluate`.
     """
     saved, split = load_tested(path, holdout, columns, seed=seed)
-    return _measure(saved, split, saved.recommender(on), k, seed, on, about)
+    model = saved.recommender(on)
+    return _describe(saved, split, model, evaluate(model, split, on, k, users=users, seed=seed), about)
 
 
 def summarise_run(run: Run, split: Split, tuned: Tuned | None = None, k: int = 20, seed: int = 0) -> RunReport:
@@ -50,24 +53,19 @@ def summarise_run(run: Run, split: Split, tuned: Tuned | None = None, k: int = 2
         run=run,
         adjustment=tuned,
     )
-    return _measure(saved, split, tuned or saved.recommender(), k, seed)
+    model = tuned or saved.recommender()
+    return _describe(saved, split, model, evaluate(model, split, "test", k, seed=seed))
 
 
-def _measure(
-    saved: Saved,
-    split: Split,
-    model: Recommender,
-    k: int,
-    seed: int,
-    on: On = "test",
-    about: LabelSources | None = None,
+def _describe(
+    saved: Saved, split: Split, model: Recommender, evaluation: Evaluation, about: LabelSources | None = None
 ) -> RunReport:
     return RunReport(
         saved.name,
         {**saved.settings, "validation": split.development.drawn, "versions": saved.manifest["versions"]},
         saved.history,
-        evaluate(model, split, on, k, seed=seed),
-        saved.trained_on(on).item_counts,
+        evaluation,
+        saved.trained_on(evaluation.on).item_counts,
         saved.grid,
         saved.ledger,
         saved.tuning,

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from counterpop.auditing import DEFINITIONS
-from counterpop.evaluation import PER_USER, Evaluation, Measures
+from counterpop.evaluation import Evaluation, Measures
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting.findings import ACCURACY, Contrast, RunReport, contrasts, is_adjusted, sides, verdict
 from counterpop.tuning import Proof, Which
 
@@ -150,7 +151,7 @@ def gain_and_price(found: Evaluation) -> list[str]:
         sentences.append(
             "As traffic is today: not known, because the split has no ordinary pairs (split --ordinary 0.05)."
         )
-    return sentences
+    return [*sentences, *([found.sample.sentence] if found.sample else [])]
 
 
 def _recall_of(found: Evaluation, worth: str = "") -> str:

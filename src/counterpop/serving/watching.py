@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from counterpop.artifacts import MANIFEST, load_saved
 from counterpop.interactions import IntArray
-from counterpop.readers import read_labels
+from counterpop.readers import IDS, read_labels
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel
@@ -34,7 +34,7 @@ class Source:
 def load_served(
     run: str | Path,
     names: str | Path | None = None,
-    item: str = "item",
+    item: str | Sequence[str] = IDS,
     name: str = "name",
     categories: Sequence[str] = (),
 ) -> ServedModel:

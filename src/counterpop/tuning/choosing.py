@@ -9,7 +9,10 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from counterpop.directions import ItemDirection, UserDirection, find_directions
 from counterpop.errors import InputError, check_settings
-from counterpop.evaluation import PER_USER, Measures
+from counterpop.evaluation import Measures
+from counterpop.interactions import Interactions
+from counterpop.metrics.resampling import PER_USER
+from counterpop.panels import Sample, Users, hold_panel
 from counterpop.presentation import Pictured
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
@@ -44,6 +47,7 @@ class PointOptions(TypedDict, total=False):
     floor: Mapping[str, float] | None
     k: int
     user_direction: UserDirection | None
+    users: Users
     seed: int
 
 
@@ -73,6 +77,8 @@ class PointSettings:
     """Length of the recommendation lists."""
     user_direction: UserDirection | None = None
     """How to find the directions: see `find_directions`, also for the defaults."""
+    users: Users = None
+    """How many users to measure: a number, "all", or None for all unless there are too many (see `panels`)."""
     seed: int = 0
     """Seed of all random draws."""
 
@@ -143,6 +149,8 @@ class Tuned(Recommender, Pictured):
     points: Mapping[Which, Proof] = field(default_factory=dict)
     """What each point of the frontier would choose and is worth; empty if the model has no strengths."""
     warnings: tuple[str, ...] = ()
+    sample: Sample | None = None
+    """Which users of the validation part were measured, if not all."""
 
     @property
     def proven(self) -> bool:
@@ -192,6 +200,7 @@ class Tuned(Recommender, Pictured):
             "sentence": self.sentence,
             "warnings": list(self.warnings),
             "validation": self.drawn,
+            "sample": self.sample and self.sample.to_json(),
         }
 
 
@@ -219,7 +228,10 @@ def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) 
             "a price is measured on an ordinary validation part, but this split has none; "
             "make the split with one (split --ordinary 0.05)"
         )
-    fit = _search(run, known, dials, how)
+    panels = [
+        hold_panel(part, known.train, how.users, how.seed) for part in (known.valid, known.ordinary) if part is not None
+    ]
+    fit = _search(run, known, tuple(held for held, _ in panels), dials, how)
     way = base = fit.ways[0]
     pair = way.maximum  # the only one, if there is nothing to tune
     points: dict[Which, Proof] = {}
@@ -262,15 +274,15 @@ def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) 
         kinds=way.kinds,
         points=points,
         warnings=tuple(warnings),
+        sample=panels[0][1],
     )
 
 
-def _search(run: Run, known: Development, dials: Dials, how: TuneSettings) -> CrossFit:
-    """The grids of both validation parts along each pair of directions that is to be compared, ready to be proven."""
+def _search(run: Run, known: Development, held: tuple[Interactions, ...], dials: Dials, how: TuneSettings) -> CrossFit:
+    """The grids of the held-out parts along each pair of directions that is to be compared, ready to be proven."""
     axes = dials.item_strengths, dials.user_strengths
     if how.one_dial and min(map(len, axes)) > 1:
         axes = ONE_DIAL, FIXED
-    held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
     options: dict[str, Any] = {"k": how.k}
     fold = deal_folds(known.train.n_users, how.seed)
     if how.prove and max(map(len, axes)) > 1:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from counterpop.directions import Directions
 from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
 from counterpop.errors import InputError, check_settings
-from counterpop.evaluation import PER_USER
 from counterpop.grid import Points, group_items, order_points
-from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head
+from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head, rows_of
 from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
+from counterpop.metrics.resampling import PER_USER
 from counterpop.presentation import Pictured
 from counterpop.ranking import score_blocks, tie_order
 from counterpop.runs import STRENGTHS, Strengths
@@ -132,11 +132,13 @@ def search_strengths(
         *(tie_order(embeddings.item_ids)[cells.order], train.item_counts[cells.order]),
         *(~head(train.item_counts)[cells.order], held.user_starts, cells.place[held.item_ix], weights),
     )
-    seen, ideal = [(train.user_starts, cells.place[train.item_ix])], ideal_dcg(k)
+    starts = np.concatenate([[0], np.cumsum(train.user_counts[users])])
+    seen, ideal = [(starts, cells.place[train.item_ix[rows_of(train, users)]])], ideal_dcg(k)
+    rows = np.arange(len(users), dtype=np.int32)  # of `seen`
 
     def work(part: int, stretch: slice) -> int:
         looked_at = 0
-        for block, scores in score_blocks(P[stretch], items, users[stretch], seen):
+        for block, scores in score_blocks(P[stretch], items, rows[stretch], seen):
             along_item, along_user = (P[stretch][block] @ d for d in (directions.item, directions.user))
             both = np.outer(along_user, a * b * (directions.item @ directions.user))
             item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)
