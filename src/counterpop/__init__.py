@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         search,
         train,
     )
+    from counterpop.training.ensembles import combine
     from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
@@ -103,6 +104,7 @@ _HOMES = {
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
     "split_random split_temporal split_uniform",
     "training": "CausE DICE Gradient IPS MACR Method PAAC Plain Settings SimGCL search train",
+    "training.ensembles": "combine",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "reporting": "report",
@@ -157,6 +159,7 @@ __all__ = [
     "check_drift",
     "choose_calibration",
     "choose_strengths",
+    "combine",
     "compare",
     "correct",
     "debias",

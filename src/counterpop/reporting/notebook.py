@@ -122,7 +122,9 @@ def _(value: Tuned | Debiasing) -> go.Figure:
     target = value.settings.target if isinstance(value, Tuned) else value.target
     if not content["frontier"]:
         return strength_grid(value.grid, (value.item_strength, value.user_strength), target)
-    return frontier(content["frontier"], content["points"], target)
+    plain = value.grid.at(0.0, 0.0)[target]
+    tested = plain if isinstance(value, Tuned) else float(getattr(value.uniform.plain, target))
+    return frontier(content | {"target": target}, (plain, tested), content.get("point"))
 
 
 @draw.register

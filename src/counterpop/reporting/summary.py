@@ -15,7 +15,9 @@ from counterpop.interactions import Interactions
 from counterpop.panels import Users
 from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
-from counterpop.reporting.findings import RunReport
+from counterpop.reporting.cases import typical_users
+from counterpop.reporting.catalogue import Catalogue
+from counterpop.reporting.findings import RunReport, is_adjusted
 from counterpop.runs import Run
 from counterpop.splits import Split
 from counterpop.tuning import Tuned
@@ -58,17 +60,19 @@ def summarise_run(run: Run, split: Split, tuned: Tuned | None = None, k: int = 2
 
 
 def _describe(
-    saved: Saved, split: Split, model: Recommender, evaluation: Evaluation, about: LabelSources | None = None
+    saved: Saved, split: Split, model: Recommender, found: Evaluation, about: LabelSources | None = None
 ) -> RunReport:
+    log = saved.trained_on(found.on)
+    held = split.test if found.on == "test" else split.development.valid
     return RunReport(
         saved.name,
         {**saved.settings, "validation": split.development.drawn, "versions": saved.manifest["versions"]},
         saved.history,
-        evaluation,
-        saved.trained_on(evaluation.on).item_counts,
+        found,
+        log.item_counts,
         saved.grid,
         saved.ledger,
         saved.tuning,
-        model=model,
-        labels=about.read(model.seen).get("labels") if about else None,
+        catalogue=Catalogue(log.item_ids, log.item_counts, about.read(log).get("labels") if about else None),
+        cases=typical_users(model, found, log.item_counts, held) if is_adjusted(found) else (),
     )
