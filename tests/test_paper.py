@@ -8,6 +8,8 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from counterpop.paper.results import OWN, Claim, Figure, Item, Table, read_item
 from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
 from counterpop.reporting.tables import GROUP_NAMES
+from counterpop.training import Interrupted
 from paper_worlds import write_datasets
 
 REAL = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -165,6 +168,25 @@ def test_after_a_crash_only_what_is_missing_is_made(
     (again,) = make_items(whole_bench, ["table3"], tmp_path / "out")
     assert bench.cache.made < whole_bench.cache.made
     assert item.rows == again.rows  # interrupted or not
+
+
+def test_a_training_that_was_stopped_goes_on(data: Path, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def watch(label: str) -> Iterator[Any]:
+        yield lambda progress: seen.append(progress.epoch)
+
+    settings = {"backbone": "mf", "method": "gradient", "loss": "bpr", "epochs": 6, "check_every": 2, "threads": 1}
+    stopped = Bench(data, tmp_path / "runs", MF, watch=watch, should_stop=lambda: len(seen) == 3)
+    with pytest.raises(Interrupted):
+        stopped.validated("ml10m", settings)
+    assert len(list(tmp_path.glob("runs/*.checkpoint"))) == 1
+    found = Bench(data, tmp_path / "runs", MF, watch=watch).validated("ml10m", settings)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    whole = Bench(data, tmp_path / "other", MF).validated("ml10m", settings)
+    assert (found["valid"], found["grid"], found["looks"]) == (whole["valid"], whole["grid"], whole["looks"])
+    assert not list(tmp_path.glob("runs/*.checkpoint"))
 
 
 def test_a_run_is_made_again_when_settings_threads_data_or_numbers_change(

@@ -86,6 +86,11 @@ def unseal(path: Path) -> Record:
     return content
 
 
+def digest(key: Any) -> str:
+    """The name of a file for what has this key."""
+    return hashlib.sha256(to_json(key, sort_keys=True).encode()).hexdigest()[:24]
+
+
 def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(to_json(content, sort_keys=True).encode()).hexdigest()
 
@@ -104,7 +109,7 @@ class Cache:
         The key must hold everything that changes bits of the result, and nothing else. `device` and `threads` of its
         settings go into the file again as what made it, with the device's name.
         """
-        path = self.folder / f"{hashlib.sha256(to_json(key, sort_keys=True).encode()).hexdigest()[:24]}.json"
+        path = self.folder / f"{digest(key)}.json"
         if path.is_file():
             return self._read(path)
         start = time.perf_counter()

@@ -48,7 +48,7 @@ def _bars(traces: list[Any]) -> list[str]:
         for g, y in enumerate(trace.y):
             tall = (HEIGHT - 2 * EDGE) * float(y or 0.0) / largest
             left, top = EDGE + g * wide + n * each, HEIGHT - EDGE - tall
-            shapes.append(_box(left, top, 0.9 * each, tall, _color(trace)))
+            shapes.append(_box(left, top, 0.9 * each, tall, f'fill="{_color(trace)}"'))
     return shapes
 
 
@@ -85,17 +85,17 @@ def _heat(trace: Any) -> str:
     rows = [[float(value) for value in row] for row in trace.z]
     scale = _scale([value for row in rows for value in row if isfinite(value)])
     wide, tall = (WIDTH - 2 * EDGE) / len(rows[0]), (HEIGHT - 2 * EDGE) / len(rows)
-    return "".join(_heat_row(row, HEIGHT - EDGE - (n + 1) * tall, wide, tall, scale) for n, row in enumerate(rows))
+    cells = (_heat_row(row, HEIGHT - EDGE - (n + 1) * tall, wide, tall, scale) for n, row in enumerate(rows))
+    return f'<g fill="{HEAT}">{"".join(cells)}</g>'
 
 
 def _heat_row(row: Iterable[float], top: float, wide: float, tall: float, scale: Any) -> str:
     return "".join(
-        _box(EDGE + n * wide, top, wide, tall, HEAT, 0.1 + 0.9 * scale(value))
+        _box(EDGE + n * wide, top, wide, tall, f'fill-opacity="{0.1 + 0.9 * scale(value):.2f}"')
         for n, value in enumerate(row)
         if isfinite(value)
     )
 
 
-def _box(left: float, top: float, wide: float, tall: float, color: str, opacity: float = 1.0) -> str:
-    shape = f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" fill="{color}"'
-    return f"{shape}/>" if opacity == 1 else f'{shape} fill-opacity="{opacity:.2f}"/>'
+def _box(left: float, top: float, wide: float, tall: float, style: str) -> str:
+    return f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}" {style}/>'
