@@ -20,7 +20,7 @@ import counterpop as cp
 from counterpop.cli import main
 from counterpop.encoding import to_json
 from counterpop.kernels.threads import core_count
-from counterpop.paper import cache, cost, groups, plan, published, runs, writing
+from counterpop.paper import cache, cost, frontier, groups, plan, published, runs, writing
 from counterpop.paper.cache import Cache, machine, source
 from counterpop.paper.cells import run_cell
 from counterpop.paper.datasets import (
@@ -510,3 +510,58 @@ def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) ->
     popular = rows["ml10m", "popular items"]
     assert 0.79 < (popular["with_head"] + popular["with_rest"]) * 328 / len(log) <= 0.8
     assert bench.cache.made == 0
+
+
+# --- the frontier ---
+
+
+@pytest.mark.parametrize("backbone", published.BACKBONES)
+def test_the_best_of_ours_has_as_many_candidates_as_any_other(backbone: str) -> None:
+    widest = Plan(candidates=plan.MOST_CANDIDATES)
+    found = widest.search(backbone, published.OURS, frontier.CANDIDATES[backbone])
+    assert len({repr(cp.Settings(**one)) for one in found}) == plan.MOST_CANDIDATES
+    rivals = [method for method in cp.METHODS if backbone == "lightgcn" or not method.needs_graph]
+    for method in rivals:
+        assert len(widest.search(backbone, method.name)) == plan.MOST_CANDIDATES, method.name
+    powered = [cp.Settings(**one) for one in widest.search(backbone, published.PLAIN, negative_power=1.0)]
+    assert {one.negative_power for one in powered} == {1.0}
+
+
+def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path: Path) -> None:
+    """Made by the command; the ensemble of both seeds is what the library makes of their two models."""
+    words = ("--data", data, "--out", tmp_path, "--quick", "--seeds", 2, "--dataset", "adressa", "--json")
+    done = call("frontier", "--backbone", "mf", *words)
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads((tmp_path / "frontier.json").read_text())
+    assert {row["dataset"] for row in rows} == {"adressa"}
+    assert [(row["method"], row["variant"]) for row in rows] == [
+        ("plain", ""),
+        ("plain", frontier.BY_POPULARITY),
+        *((name, "") for name in ("ips", "cause", "dice", "macr", "gradient")),
+        ("gradient", frontier.BEST),
+        ("gradient", frontier.ENSEMBLE),
+    ]
+    by_title = {(row["method"], row["variant"]): row for row in rows}
+    assert by_title["plain", frontier.BY_POPULARITY]["chosen"]["settings"]["negative_power"] == 1.0
+    assert by_title["plain", ""]["published"] == published.table3("mf", "adressa", "plain")
+    best, ensemble = by_title["gradient", frontier.BEST], by_title["gradient", frontier.ENSEMBLE]
+    assert best["best_less_this"] is None and set(ensemble["best_less_this"]) == set(published.METRICS)
+    difference = by_title["plain", ""]["best_less_this"]["recall"]
+    assert difference["difference"] == pytest.approx(best["recall"]["mean"] - by_title["plain", ""]["recall"]["mean"])
+    assert difference["corrected"] >= difference["p_value"]
+    chosen = {one: best["chosen"]["settings"][one] for one in ("loss", "negative_power")}
+    split, trained = load_dataset(data / "adressa.npz"), []
+    for seed in (0, 1):
+        settings = MF.settings("mf", "gradient", **chosen) | {"seed": seed}
+        trained.append(cp.train(split, refit=True, **settings))
+    models, refits = ([getattr(run, name) for run in trained] for name in ("model", "refit"))
+    together = replace(trained[0], model=cp.combine(models), refit=cp.combine(refits))
+    recall = cp.evaluate(cp.tune(together, split, point="gain"), split, resamples=0).adjusted.recall
+    assert ensemble["recall"]["mean"] == pytest.approx(recall, abs=1e-12)
+    text = (tmp_path / "frontier.md").read_text()
+    assert "plain, negatives by popularity" in text and "left out by --dataset" in text
+    for name in ("frontier.csv", "frontier.tex", "items/frontier.json"):
+        assert (tmp_path / name).is_file()
+    assert "all that is known on these splits" in (tmp_path / "index.html").read_text()
+    again = call("frontier", "--backbone", "mf", *words)
+    assert json.loads(again.stdout)["new_runs"] == 0

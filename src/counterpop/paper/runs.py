@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from counterpop.kernels.threads import core_count
 from counterpop.paper.cache import Cache, Record, machine
 from counterpop.paper.datasets import checksum, draw_intervened, everybody, find_datasets, load_dataset, thin
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
-from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
+from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
 from counterpop.paper.published import METRICS
 from counterpop.paper.uncertainty import pack, resample
 
@@ -97,8 +97,10 @@ class Bench:
         *,
         watch: Watch = lambda label: nullcontext(None),
         tools: Tools | None = None,
+        datasets: Sequence[str] = (),
     ) -> None:
         self.plan, self.cache, self.paths, self.tools = plan, Cache(runs), find_datasets(data), tools or Tools()
+        self._left_out = {name for name in self.paths if datasets and name not in datasets}
         self._watch = watch
         self._splits: dict[str, cp.Split] = {}
         self._checksums: dict[str, str] = {}
@@ -116,18 +118,20 @@ class Bench:
         return self.tools.load(self._path(name)) if self.plan.quick else self.split(name)
 
     def _path(self, name: str) -> Path:
+        if name in self._left_out:
+            raise cp.InputError(f"{name} was left out by --dataset")
         if name not in self.paths:
             raise cp.InputError(f"no data set {name} in the data folder")
         return self.paths[name]
 
-    def choose(self, name: str, backbone: str, method: str, **more: Any) -> Choice:
-        """The settings of a cell with the best recall on validation; `more` is not searched over.
+    def choose(self, name: str, backbone: str, method: str, among: Candidates = (), **more: Any) -> Choice:
+        """The settings of a cell with the best recall on validation, see `Plan.search`; `more` is not searched over.
 
         Raises `InputError` if none of them can be trained.
         """
         best, best_recall, why = None, -1.0, ""
         searched: list[dict[str, Any]] = []
-        for settings in self.plan.search(backbone, method, **more):
+        for settings in self.plan.search(backbone, method, among, **more):
             try:
                 recall = self.validated(name, settings)["valid"]["recall"]
             except cp.InputError as error:
@@ -172,16 +176,17 @@ class Bench:
 
         return self.cache.get(self.key("validation", name, settings), make)
 
-    def tested(self, name: str, settings: Mapping[str, Any]) -> Record:
+    def tested(self, name: str, settings: Mapping[str, Any], ensemble: Sequence[int] = ()) -> Record:
         """How a run does on test, at the strengths that validation chose and without them.
 
-        If both sides have a strength, also with one side off (the other chosen on validation for that); if there is a
-        ledger, also its picture of gradients.
+        With `ensemble`, of the runs of these seeds as one. If both sides have a strength, also with one side off (the
+        other chosen on validation for that); if there is a ledger, also its picture of gradients.
         """
 
         def make() -> Record:
             split = self.split(name)
-            fitted = self._fit(name, settings, refit=split.manifest.carved is not None)
+            refit = split.manifest.carved is not None
+            fitted = self._together(name, settings, ensemble) if ensemble else self._fit(name, settings, refit=refit)
             final, train = fitted.tuned, _train_of(fitted.run, split)
             adjusted = self.tools.measure(final, split, POPULARITY_RESAMPLES)
             record: Record = {
@@ -202,7 +207,19 @@ class Bench:
                 record["picture"] = picture_gradients(fitted.run.ledger, train)
             return record
 
-        return self.cache.get(self.key("test", name, settings), make)
+        key = self.key("test", name, settings) | ({"ensemble": list(ensemble)} if ensemble else {})
+        return self.cache.get(key, make)
+
+    def _together(self, name: str, settings: Mapping[str, Any], seeds: Sequence[int]) -> Fitted:
+        """The runs of these seeds as one; each seed's own results are made as well, while its run is in memory."""
+        runs, split = [], self.split(name)
+        for one in (dict(settings) | {"seed": seed} for seed in seeds):
+            self.tested(name, one)
+            self.validated(name, one)
+            runs.append(self._fit(name, one, refit=split.manifest.carved is not None).run)
+        models, refits = [run.model for run in runs], [run.refit for run in runs if run.refit]
+        whole = replace(runs[0], model=cp.combine(models), refit=cp.combine(refits) if refits else None)
+        return self.tune(replace(whole, settings=whole.settings | {"ensemble": len(runs)}), split.development)
 
     def _at(self, fitted: Fitted, split: cp.Split, strengths: tuple[float, float]) -> Record:
         measures = self.tools.measure(fitted.tuned.with_strengths(*strengths), split)
@@ -314,7 +331,7 @@ class Bench:
 
 def _tried(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a candidate is told apart by, in full."""
-    shown = {key: settings[key] for key in SEARCHED if key in settings}
+    shown = {key: settings[key] for key in SEARCHED if key in settings and (key, settings[key]) != UNIFORM}
     return shown | ({"options": str(settings["method"])} if isinstance(settings["method"], cp.Method) else {})
 
 

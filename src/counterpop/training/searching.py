@@ -39,8 +39,9 @@ LEAST_FOR_IMPORTANCE = 8  # trials
 WIDTHS = (64, 128, 256, 512)
 FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbone, method and loss
 RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
-    "softmax": {"temperature": (0.05, 0.3), "logq": (-0.5, 1.0)}
+    "softmax": {"temperature": (0.05, 0.3), "logq": (-1.0, 1.0)}
 }
+STEEP = {"softmax": {"logq": -0.5}}  # by loss: tried beside its default, since the best may lie far from it
 NOT_SETTINGS = ("round", "epochs", "valid", "ordinary")  # in a row of the leaderboard
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
 
@@ -68,7 +69,8 @@ class _Space:
             narrow = candidates_of(given)
             if "loss" not in given:  # also what is too slow for a race
                 others = [loss for loss in narrow[0].method.losses if loss not in {one.loss for one in narrow}]
-                narrow += [read_settings(given | {"loss": loss}) for loss in others]
+                named = [{"loss": loss} | more for loss in others for more in ({}, STEEP.get(loss)) if more is not None]
+                narrow += [read_settings(given | one) for one in named]
             wide = [replace(one, dim=2 * one.dim) for one in narrow] if "dim" not in self.given else []
             for one in [*narrow, *wide]:
                 point = {"backbone": backbone, "loss": one.loss, "dim": one.dim} | dict.fromkeys(FACTORS, 1.0)
