@@ -274,7 +274,7 @@ def test_tune_says_what_it_did_and_every_command_names_the_validation_part(folde
     assert tuned["validation"] == "uniform"
     printed = call("tune", folder / "proven", "--target", "average_popularity", "--price", 0.2).stdout
     assert tuned["sentence"] in printed and "validation part: uniform" in printed
-    assert "Validation part of" in call("evaluate", folder / "proven").stdout
+    assert "Validation part of" in call("evaluate", folder / "proven", "--explain").stdout
     call("report", folder / "proven", "--out", folder / "proven.html")
     assert "validation" in (folder / "proven.html").read_text()
 

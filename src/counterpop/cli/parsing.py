@@ -50,7 +50,8 @@ def _check_given_once(command: click.Command, args: list[str], name: str, parent
     context = click.Context(command, info_name=name, parent=parent)
     _, _, order = command.make_parser(context).parse_args(list(args))
     for param, times in Counter(order).items():
-        takes_one = isinstance(param, click.Option) and not (param.multiple or param.count)
-        if takes_one and times > 1 and (param.secondary_opts or not param.is_flag):
+        if not isinstance(param, click.Option) or param.multiple or param.count:
+            continue
+        if times > 1 and (param.secondary_opts or not param.is_flag):
             options = " or ".join([*param.opts[-1:], *param.secondary_opts])
             raise click.UsageError(f"{options} was given {times} times, but takes one value", context)
