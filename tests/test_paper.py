@@ -8,6 +8,8 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from counterpop.paper.results import OWN, Claim, Figure, Item, Table, read_item
 from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
 from counterpop.reporting.tables import GROUP_NAMES
+from counterpop.training import Interrupted
 from paper_worlds import write_datasets
 
 REAL = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -165,6 +168,25 @@ def test_after_a_crash_only_what_is_missing_is_made(
     (again,) = make_items(whole_bench, ["table3"], tmp_path / "out")
     assert bench.cache.made < whole_bench.cache.made
     assert item.rows == again.rows  # interrupted or not
+
+
+def test_a_training_that_was_stopped_goes_on(data: Path, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def watch(label: str) -> Iterator[Any]:
+        yield lambda progress: seen.append(progress.epoch)
+
+    settings = {"backbone": "mf", "method": "gradient", "loss": "bpr", "epochs": 6, "check_every": 2, "threads": 1}
+    stopped = Bench(data, tmp_path / "runs", MF, watch=watch, should_stop=lambda: len(seen) == 3)
+    with pytest.raises(Interrupted):
+        stopped.validated("ml10m", settings)
+    assert len(list(tmp_path.glob("runs/*.checkpoint"))) == 1
+    found = Bench(data, tmp_path / "runs", MF, watch=watch).validated("ml10m", settings)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    whole = Bench(data, tmp_path / "other", MF).validated("ml10m", settings)
+    assert (found["valid"], found["grid"], found["looks"]) == (whole["valid"], whole["grid"], whole["looks"])
+    assert not list(tmp_path.glob("runs/*.checkpoint"))
 
 
 def test_a_run_is_made_again_when_settings_threads_data_or_numbers_change(
@@ -565,3 +587,19 @@ def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path
     assert "all that is known on these splits" in (tmp_path / "index.html").read_text()
     again = call("frontier", "--backbone", "mf", *words)
     assert json.loads(again.stdout)["new_runs"] == 0
+
+
+def test_seconds_of_a_result_leave_out_those_made_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, now = Cache(tmp_path), [0.0]
+    monkeypatch.setattr(cache.time, "perf_counter", lambda: now[0])
+
+    def make(name: str, seconds: float, inner: Callable[[], Any] = dict) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            now[0] += seconds
+            inner()
+            return {}
+
+        return kept.get({"what": name, "settings": {"device": "cpu", "threads": 1}}, work)
+
+    make("outer", 2.0, lambda: make("inner", 5.0))
+    assert sorted(one["seconds"] for one in kept.used.values()) == [2.0, 5.0]

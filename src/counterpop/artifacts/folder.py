@@ -13,6 +13,8 @@ import fcntl
 import hashlib
 import io
 import json
+import math
+import mmap
 import os
 import platform
 import shutil
@@ -25,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -48,7 +51,10 @@ _LIBRARIES = (SafetensorError, pl.exceptions.PolarsError, pl.exceptions.PanicExc
 _GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _DAMAGE = (*_LIBRARIES, *_GONE, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
+_KINDS = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64}  # of the tensors that we write
+
 T = TypeVar("T")
+B = TypeVar("B", bytes, mmap.mmap)
 
 
 def check_target(path: str | Path, kind: str, force: bool = True) -> None:
@@ -168,6 +174,8 @@ class Contents:
 
     folder: Path
     manifest: Mapping[str, Any]
+    mapped: bool = False
+    """Whether tensors are mapped from their files, which processes share, instead of read."""
 
     def __contains__(self, name: str) -> bool:
         """Whether the manifest lists a file; `ArtifactError` if the folder has one by this name that is not listed."""
@@ -177,11 +185,14 @@ class Contents:
 
     def read(self, name: str) -> bytes:
         """The bytes of a listed file, once their checksum is right."""
+        return self._checked(name, Path.read_bytes)
+
+    def _checked(self, name: str, read: Callable[[Path], B]) -> B:
         path = self.folder / name
         try:
             if not stat.S_ISREG(path.lstat().st_mode) or not path.resolve().is_relative_to(self.folder.resolve()):
                 raise ArtifactError(f"{self.folder} is damaged: {name} is not a regular file; create the folder again")
-            data = path.read_bytes()
+            data = read(path)
         except FileNotFoundError:
             raise ArtifactError(f"{self.folder} is damaged: {name} is missing; create the folder again") from None
         if _checksum(data) != self.manifest["files"][name]:
@@ -189,7 +200,7 @@ class Contents:
         return data
 
     def tensors(self, name: str) -> dict[str, NDArray[Any]]:
-        return dict(load(self.read(name)))
+        return _arrays(self._checked(name, _map)) if self.mapped else dict(load(self.read(name)))
 
     def table(self, name: str) -> pl.DataFrame:
         return pl.read_parquet(io.BytesIO(self.read(name)))
@@ -197,16 +208,35 @@ class Contents:
     def inner(self, name: str, kind: str) -> Contents:
         """A folder inside this one, whose manifest this one's vouches for."""
         data = self.read(f"{name}/{MANIFEST}")
-        return Contents(self.folder / name, _parse(data, self.folder / name, (kind,)))
+        return Contents(self.folder / name, _parse(data, self.folder / name, (kind,)), self.mapped)
 
 
-def read_folder(path: str | Path, kinds: tuple[str, ...], make: Callable[[Contents], T]) -> T:
+def _map(path: Path) -> mmap.mmap:
+    """A file in memory that is only read when used. Writing to it would change this process's copy, not the file."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+def _arrays(data: mmap.mmap) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file without a copy: 8 bytes with the length of the header, JSON, then the data."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    header: dict[str, Any] = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    return {
+        name: np.frombuffer(
+            data, _KINDS[about["dtype"]], math.prod(about["shape"]), start + about["data_offsets"][0]
+        ).reshape(about["shape"])
+        for name, about in header.items()
+    }
+
+
+def read_folder(path: str | Path, kinds: tuple[str, ...], make: Callable[[Contents], T], mapped: bool = False) -> T:
     """What `make` makes of a folder; again if the folder was replaced meanwhile."""
     folder = Path(path)
     for _ in range(ATTEMPTS):
         before = _manifest_bytes(folder, kinds)
         try:
-            return make(Contents(folder, _parse(before, folder, kinds)))
+            return make(Contents(folder, _parse(before, folder, kinds), mapped))
         except (ArtifactError, *_DAMAGE) as error:
             if _manifest_bytes(folder, kinds) != before:
                 continue
@@ -282,7 +312,7 @@ def _seal(manifest: Mapping[str, Any]) -> str:
     return _checksum(to_json(manifest, sort_keys=True).encode())
 
 
-def _checksum(data: bytes) -> str:
+def _checksum(data: bytes | mmap.mmap) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

@@ -12,6 +12,7 @@ import click
 
 from counterpop.cli import shell
 from counterpop.cli.progress import console, output, training_progress
+from counterpop.cli.stopping import leave, stop_requests
 from counterpop.outputs import check_writable
 from counterpop.paper.datasets import HOW_TO_GET
 from counterpop.paper.making import BEYOND, ITEMS, make_items
@@ -20,7 +21,7 @@ from counterpop.paper.published import BACKBONES, DATASETS
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.writing import SMOKE
-from counterpop.training import Progress
+from counterpop.training import Interrupted, Progress
 from counterpop.training.settings import Device
 
 
@@ -88,8 +89,8 @@ def command(
     frontier    every method known, and the best of ours; asked for by name only
 
     Writes OUT/index.html, and every item as Markdown, CSV, LaTeX, JSON, PNG and SVG. Settings, epochs and strengths are
-    chosen on validation. Every run is kept in OUT/runs: after a crash the same command continues where it stopped,
-    and a second call trains nothing.
+    chosen on validation. Every run is kept in OUT/runs, and the one in progress as a checkpoint: after a crash or a
+    signal the same command continues where it stopped, and a second call trains nothing.
 
     All items with MF and one seed take under an hour on two cores. A LightGCN run takes 10 to 25 minutes on the CPU:
     use --device cuda, skip it with --backbone mf, or be patient (MF comes first).
@@ -99,15 +100,20 @@ def command(
     check_writable(folder / "index.html")
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
-    for backbones in stages:
-        plan = Plan(backbones=backbones, **options)
-        watch = (lambda label: nullcontext(None)) if quiet else _watch
-        bench = Bench(Path(data), folder / "runs", plan, watch=watch, datasets=datasets)
-        for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):
-            claims[item.name] = [claim.__dict__ for claim in item.claims]
-            if not quiet and backbones == stages[-1]:
-                _print_item(item)
-        made += bench.cache.made
+    with stop_requests() as caught:
+        for backbones in stages:
+            plan = Plan(backbones=backbones, **options)
+            watch = (lambda label: nullcontext(None)) if quiet else _watch
+            how: dict[str, Any] = {"watch": watch, "datasets": datasets, "should_stop": lambda: bool(caught)}
+            bench = Bench(Path(data), folder / "runs", plan, **how)
+            try:
+                for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):
+                    claims[item.name] = [claim.__dict__ for claim in item.claims]
+                    if not quiet and backbones == stages[-1]:
+                        _print_item(item)
+            except Interrupted:
+                leave(caught, "stopped; the same command goes on from here")
+            made += bench.cache.made
     seconds = time.perf_counter() - start
     if not quiet:
         if options["quick"]:

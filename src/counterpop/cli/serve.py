@@ -49,6 +49,13 @@ from counterpop.readers import IDS
     show_default=True,
     help="Seconds between checks for a new run in the folder.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that answer requests; they share the vectors.",
+)
 @seed_option()
 @shell
 def command(
@@ -78,5 +85,5 @@ def command(
             spinner.close()
             console.print(f"Serving {run} at {url} (Ctrl-C stops).")
 
-        source = source_of(run, names, **columns, categories=category)
+        source = source_of(run, names, **columns, categories=category, mapped=options["workers"] > 1)
         return {"run": run, **serve(source, tokens=tokens, tls=tls, announce=announce, **options)}

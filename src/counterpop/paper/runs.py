@@ -14,11 +14,11 @@ import numpy as np
 import counterpop as cp
 from counterpop.encoding import to_json
 from counterpop.kernels.threads import core_count
-from counterpop.paper.cache import Cache, Record, machine
+from counterpop.paper.cache import Cache, Record, digest, machine
 from counterpop.paper.datasets import checksum, draw_intervened, everybody, find_datasets, load_dataset, thin
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
 from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
-from counterpop.paper.published import METRICS
+from counterpop.paper.published import DATASETS, METRICS
 from counterpop.paper.uncertainty import pack, resample
 
 K = 20
@@ -98,13 +98,12 @@ class Bench:
         watch: Watch = lambda label: nullcontext(None),
         tools: Tools | None = None,
         datasets: Sequence[str] = (),
+        should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        self.plan, self.cache, self.paths, self.tools = plan, Cache(runs), find_datasets(data), tools or Tools()
-        self._left_out = {name for name in self.paths if datasets and name not in datasets}
-        self._watch = watch
-        self._splits: dict[str, cp.Split] = {}
-        self._checksums: dict[str, str] = {}
-        self._fitted: dict[str, Fitted] = {}
+        self.plan, self.cache, self.tools = plan, Cache(runs), tools or Tools()
+        self.paths = {name: path for name, path in find_datasets(data).items() if name in (datasets or DATASETS)}
+        self._watch, self._should_stop = watch, should_stop
+        self._splits, self._checksums, self._fitted = dict[str, cp.Split](), dict[str, str](), dict[str, Fitted]()
 
     def split(self, name: str) -> cp.Split:
         """A data set as it is split; of a smoke run only a few of its users."""
@@ -118,10 +117,8 @@ class Bench:
         return self.tools.load(self._path(name)) if self.plan.quick else self.split(name)
 
     def _path(self, name: str) -> Path:
-        if name in self._left_out:
-            raise cp.InputError(f"{name} was left out by --dataset")
         if name not in self.paths:
-            raise cp.InputError(f"no data set {name} in the data folder")
+            raise cp.InputError(f"no data set {name} in the data folder, or left out by --dataset")
         return self.paths[name]
 
     def choose(self, name: str, backbone: str, method: str, among: Candidates = (), **more: Any) -> Choice:
@@ -302,14 +299,18 @@ class Bench:
         return self.tools.search(model.embeddings, directions, known.train, known.valid, k=K, **over)
 
     def train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
-        """A run; a method that needs a part drawn by intervention gets one where the data have none."""
+        """A run, from its checkpoint if it was stopped; an intervened part is drawn for a method that needs one."""
         chosen = cp.Settings(**settings)
         if chosen.method.needs_intervened and known.intervened is None:
             known = draw_intervened(known)
         label = f"{name}, {chosen.backbone} {chosen.method.name}, {chosen.loss}, seed {chosen.seed}"
         with self._watch(label) as show:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
-            return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
+            point = self.cache.folder / f"{digest([name, resolve(settings), refit])}.checkpoint"
+            more: dict[str, Any] = {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
+            run = cp.train(known, refit=refit, on_progress=show, **more, **dict(settings) | fixed)
+        point.unlink(missing_ok=True)
+        return run
 
     def key(self, what: str, name: str, settings: Mapping[str, Any]) -> Record:
         """What changes the bits of a result, and nothing else."""
