@@ -3,7 +3,7 @@
 A folder has a `manifest.json` with its kind, format, versions, and checksums of every file and of itself. It is written
 under a temporary name and moved into place at the end, so a crash leaves the old folder intact. A reader takes only
 bytes whose checksum is in the manifest it has read, so it gets one version even while another is written. Files are
-safetensors, JSON and parquet, never pickle.
+safetensors, JSON, parquet and npy, never pickle.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -177,16 +178,34 @@ class Contents:
 
     def read(self, name: str) -> bytes:
         """The bytes of a listed file, once their checksum is right."""
+        data = self._regular(name).read_bytes()
+        if _checksum(data) != self.manifest["files"][name]:
+            raise self._changed(name)
+        return data
+
+    def _regular(self, name: str) -> Path:
+        """The path of a file, which must be a regular one inside the folder."""
         path = self.folder / name
         try:
             if not stat.S_ISREG(path.lstat().st_mode) or not path.resolve().is_relative_to(self.folder.resolve()):
                 raise ArtifactError(f"{self.folder} is damaged: {name} is not a regular file; create the folder again")
-            data = path.read_bytes()
         except FileNotFoundError:
             raise ArtifactError(f"{self.folder} is damaged: {name} is missing; create the folder again") from None
-        if _checksum(data) != self.manifest["files"][name]:
-            raise ArtifactError(f"{self.folder} is damaged: {name} was changed after writing; create the folder again")
-        return data
+        return path
+
+    def _changed(self, name: str) -> ArtifactError:
+        return ArtifactError(f"{self.folder} is damaged: {name} was changed after writing; create the folder again")
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array of a listed npy file, mapped into memory once its checksum is right.
+
+        The file stays mapped and unchanged even if the folder is replaced meanwhile.
+        """
+        path = self._regular(name)
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if checksum(path) != self.manifest["files"][name]:
+            raise self._changed(name)
+        return np.asarray(mapped)
 
     def tensors(self, name: str) -> dict[str, NDArray[Any]]:
         return dict(load(self.read(name)))

@@ -10,7 +10,8 @@ import numpy as np
 
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions, as_ids
-from counterpop.readers.columns import read_columns
+from counterpop.readers.columns import open_source, read_columns
+from counterpop.readers.tables import Roles
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,9 @@ def _read(
 ) -> list[Any]:
     """The label of the source, then for each column its values in the order of the ids."""
     roles = more | {f"category {n}": name for n, name in enumerate(categories, 1)}
-    table, columns = read_columns(source, {side: column, **roles})
+    asked: Roles = {side: column, **roles}
+    table = open_source(source, asked, None)
+    columns = read_columns(table, asked)
     own = as_ids(columns[side].to_list(), ids, side).tolist()
     found: list[Any] = [table.label]
     for role, name in roles.items():
