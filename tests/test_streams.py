@@ -18,7 +18,11 @@ from counterpop.cli import main
 from counterpop.errors import ArtifactError, CounterpopWarning, InputError
 from counterpop.interactions import Interactions, pair_keys
 from counterpop.readers import read_interactions, streams
-from counterpop.splits import drawing
+from counterpop.splits import Split, drawing
+from counterpop.training.backbones import mf
+from counterpop.training.backbones.contract import Start
+from counterpop.training.sampling import TripleSampler
+from training_cases import settings_for
 
 
 @pytest.fixture
@@ -205,3 +209,45 @@ def test_counts_and_order_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatc
         if log.user_ix[at] == log.user_ix[at + 1]:
             with pytest.raises(InputError, match="rows must be sorted by user and then by item"):
                 Interactions(log.user_ix, item_ix, log.user_ids, log.item_ids)
+
+
+# --- training in helpings ---
+
+
+def test_helpings_go_through_the_same_data_as_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = random_log(400, 50, 0.2)
+    for sampling in ("interactions", "users"):
+        start = Start(log, settings_for(engine="native", sampling=sampling, threads=2))
+        whole, helped = TripleSampler(start, 2), TripleSampler(start, 2, most=len(log) // 5)
+        assert (whole.helpings, helped.helpings) == (1, 5 if sampling == "interactions" else 6)
+        users = []
+        for sampler in (whole, helped):
+            drawn = np.zeros((2, 400), dtype=np.int64)
+            for helping in range(sampler.helpings):
+                for part, triples in enumerate(sampler.epoch(0, helping)):
+                    number = int(triples.block_starts[-1])
+                    assert np.array_equal(np.sort(triples.order[:number]), np.arange(number))
+                    drawn[part] += np.bincount(triples.users[:number], minlength=400)
+                    keys = triples.users[:number].astype(np.int64) * 50
+                    assert np.isin(keys + triples.items[:number], pair_keys(log)).all()
+                    assert not np.isin(keys + triples.negatives[:number], pair_keys(log)).any()
+            assert not (drawn[0] & drawn[1]).any()  # a user belongs to one thread
+            users.append(drawn.sum(axis=0))
+        if sampling == "interactions":
+            assert np.array_equal(users[0], users[1]) and np.array_equal(users[0], log.user_counts)
+        else:
+            mean = len(log) / np.count_nonzero(log.user_counts)
+            for drawn in users:
+                assert set(drawn[log.user_counts > 0]) <= {int(mean), int(mean) + 1}
+
+
+def test_a_model_trained_in_helpings_is_as_good(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"dim": 16, "epochs": 30, "check_every": 30, "loss": "bpr", "negative_power": 0.0}
+    recalls = []
+    for most in (1 << 26, len(split.train) // 4):
+        monkeypatch.setattr(mf, "MOST_TRIPLES", most)
+        runs = [cp.train(split, refit=False, seed=seed, **how) for seed in range(3)]
+        assert runs[0].ledger is not None and runs[0].ledger.triples > 25 * len(split.train)
+        recalls.append([run.history[-1]["valid"] for run in runs])
+    spread = max(np.std(recalls, axis=1, ddof=1).max(), 0.004)
+    assert abs(np.mean(recalls[0]) - np.mean(recalls[1])) < 3 * spread
