@@ -178,7 +178,7 @@ def test_a_paired_test_between_two_runs(folder: Path) -> None:
     assert found[1] == f"{difference:+.4f}"
     call_json("report", folder / "run", folder / "plain", "--out", folder / "signs.html")
     page = (folder / "signs.html").read_text()
-    row = re.split(r"run, \w+<small>minus plain, plain</small>", page)[1]
+    row = re.split(r"gradient training, \w+<small>minus plain training, plain</small>", page)[1]
     assert float(re.search(r'<data value="(\S+)">', row)[1]) == difference
 
 

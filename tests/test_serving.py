@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -38,10 +39,11 @@ from counterpop.folding import fold_in, ridge
 from counterpop.readers import read_names
 from counterpop.serving import connections
 from counterpop.serving.app import create_app
-from counterpop.serving.guard import LOOPBACK, Limits
+from counterpop.serving.guard import LOOPBACK, Counts, Guard, Limits
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel, find
 from counterpop.serving.server import TokenFile, read_tokens
+from counterpop.serving.turns import EACH
 from counterpop.serving.watching import Watch, load_served, source_of
 from serving_run import ITEMS, Server, make_run, serving
 
@@ -538,6 +540,29 @@ def test_probes_are_answered_beyond_the_limit_on_connections(
         assert server.get("/healthz") == {"status": "ok"}
         check_refusal(server.ask("/recommend?user=u1"), 503, "too many connections are open")
     assert "20 connections are open, which is the limit" in caplog.text
+
+
+def test_a_probe_does_not_wait_for_a_crowd() -> None:
+    started: list[str] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        started.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(guard: Guard, path: str) -> None:
+        async def say(message: Any) -> None:
+            pass
+
+        await guard({"type": "http", "method": "GET", "path": path, "headers": []}, say, say)  # type: ignore[arg-type]
+
+    async def crowd() -> None:
+        guard = Guard(inner, Counts(), (), limits=Limits())
+        await asyncio.gather(*(ask(guard, f"/{n}") for n in range(200)), ask(guard, "/healthz"))
+
+    asyncio.run(crowd())
+    assert started.index("/healthz") == EACH  # in the first round, after those whose turn it was
+    assert [path for path in started if path != "/healthz"] == [f"/{n}" for n in range(200)]
 
 
 def test_wrong_tokens_are_limited_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

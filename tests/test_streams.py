@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +177,7 @@ def test_the_commands_from_a_large_folder_to_lists(tmp_path: Path) -> None:
     assert (tmp_path / "split/train.item_ix.npy").is_file() and not (tmp_path / "split/train.parquet").exists()
     split = cp.load_split(tmp_path / "split")
     mapped = split.train.item_ix
-    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
-        mapped = mapped.base
-    assert isinstance(mapped, np.memmap) and not split.train.item_ix.flags.writeable
+    assert isinstance(mapped.base.obj, mmap.mmap) and not split.train.item_ix.flags.writeable
     log = read_interactions(folder)
     parts = (split.train, split.valid, split.test, split.development.ordinary)
     keys = np.concatenate([pair_keys(part) for part in parts if part is not None])

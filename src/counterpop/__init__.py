@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         search,
         train,
     )
+    from counterpop.training.ensembles import combine
     from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
@@ -102,6 +103,7 @@ _HOMES = {
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
     "split_random split_temporal split_uniform",
     "training": "CausE DICE Gradient IPS MACR Method PAAC Plain Settings SimGCL search train",
+    "training.ensembles": "combine",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
     "worlds": "World make_world",
@@ -155,6 +157,7 @@ __all__ = [
     "check_drift",
     "choose_calibration",
     "choose_strengths",
+    "combine",
     "compare",
     "correct",
     "debias",

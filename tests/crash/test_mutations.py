@@ -19,6 +19,7 @@ from victims import SCALE, context
 
 import counterpop as cp
 from counterpop.artifacts import load_tested
+from counterpop.errors import ArtifactError
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def test_loads_beside_a_writer_are_never_mixed(versions: list[Path], tmp_path: P
     while writer.is_alive():
         try:
             saved, split = load_tested(path)
-        except cp.ArtifactError as error:
+        except ArtifactError as error:
             assert "while it was read" in str(error)
             refused += 1
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,9 @@ from counterpop.recommender import Recommender
 PART_USERS = 1 << 16
 ABOUT = "lists.json"
 
+Titles = Sequence[str | None] | None
+"""What items are called, by position; None if there are no names."""
+
 Find = Callable[[IntArray, int], tuple[IntArray, FloatArray]]
 """The items and scores, both (B, K), of users at these positions: see `Recommender.recommend`."""
 
@@ -37,13 +40,16 @@ class Written(NamedTuple):
     """Parts that an earlier command had written already."""
 
 
-def lists_table(model: Recommender, users: IntArray, items: IntArray, scores: FloatArray) -> pl.DataFrame:
-    """The lists as rows: user, rank from 1, item, score; empty places are left out."""
+def lists_table(
+    model: Recommender, users: IntArray, items: IntArray, scores: FloatArray, titles: Titles = None
+) -> pl.DataFrame:
+    """The lists as rows: user, rank from 1, item, title if there are some, score; empty places are left out."""
     row, place = np.nonzero(items >= 0)
     columns = {
         "user": id_values(model.seen.user_ids[users[row]]),
         "rank": place + 1,
         "item": id_values(model.seen.item_ids[items[row, place]]),
+        **({"title": [titles[item] for item in items[row, place].tolist()]} if titles else {}),
         "score": scores[row, place],
     }
     return pl.DataFrame(columns)
@@ -61,6 +67,7 @@ def write_lists(
     k: int = 20,
     *,
     find: Find | None = None,
+    titles: Titles = None,
     how: str = "exact",
     force: bool = False,
     report: Callable[[int], None] = lambda users: None,
@@ -69,12 +76,12 @@ def write_lists(
 
     Each part appears complete or not at all. Parts that are there already are kept if they were made by the same model
     for the same users; otherwise this raises `InputError`, or with `force` starts again. `lists.json` says what the
-    folder holds and, at the end, that it is complete. `find` replaces the exact search, and `how` names it. `report` is
-    called with the number of users that are done.
+    folder holds and, at the end, that it is complete. `find` replaces the exact search, and `how` names it.
+    `titles` name the items, by position. `report` is called with the number of users that are done.
     """
     folder, number = Path(path), -(-len(users) // PART_USERS)
     about: dict[str, object] = {"kind": "lists", "users": len(users), "k": k, "parts": number, "search": how}
-    about["fingerprint"] = _fingerprint(model, users, k)
+    about["fingerprint"] = _fingerprint(model, users, k, titles)
     with locked(folder):
         _claim(folder, about, force)
         kept = 0
@@ -85,7 +92,7 @@ def write_lists(
             else:
                 found = (find or model.recommend)(mine, k)
                 with replacing(file) as new:
-                    lists_table(model, mine, *found).write_parquet(new)
+                    lists_table(model, mine, *found, titles).write_parquet(new)
             report(part * PART_USERS + len(mine))
         _describe(folder, about | {"complete": True})
     return Written(len(users), number, kept)
@@ -117,12 +124,12 @@ def _describe(folder: Path, about: dict[str, object]) -> None:
         new.write_text(to_json(about, indent=2) + "\n")
 
 
-def _fingerprint(model: Recommender, users: IntArray, k: int) -> str:
+def _fingerprint(model: Recommender, users: IntArray, k: int, titles: Titles) -> str:
     """Of everything that decides what the lists hold."""
     made = blake2b(digest_size=16)
     arrays = model.embeddings.user_vectors, model.embeddings.item_vectors, model.seen.user_starts, model.seen.item_ix
     for array in (*arrays, model.item_direction, model.user_direction, users):
         made.update(np.ascontiguousarray(array).data)
     facts = model.item_strength, model.user_strength, model.lean, model.segments, k, PART_USERS
-    made.update(repr(facts).encode())
+    made.update(repr((*facts, *(titles or ()))).encode())
     return made.hexdigest()

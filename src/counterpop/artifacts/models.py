@@ -25,9 +25,13 @@ READERS: Mapping[str, Callable[[Path, Contents], Saved]] = {"run": read_run, "ad
 TOLD = ("item_strength", "user_strength", "point", "target", "sentence", "drawn")  # of a tuning, in an audit
 
 
-def load_saved(path: str | Path) -> Saved:
-    """The content of a folder that `train` or `debias` wrote."""
-    return read_folder(path, tuple(READERS), lambda contents: _read(path, contents))
+def load_saved(path: str | Path, mapped: bool = False) -> Saved:
+    """The content of a folder that `train` or `debias` wrote.
+
+    If `mapped`, vectors stay in their files and processes that load the same folder share them: never write to one of
+    these files (commands replace them, which is safe).
+    """
+    return read_folder(path, tuple(READERS), lambda contents: _read(path, contents), mapped)
 
 
 def load(path: str | Path) -> Recommender:

@@ -22,7 +22,15 @@ from counterpop.artifacts import (
 )
 from counterpop.auditing import Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
 from counterpop.cli import shell
-from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option, users_option
+from counterpop.cli.options import (
+    LOG_OPTIONS,
+    log_options,
+    names_options,
+    pop_columns,
+    pop_labels,
+    seed_option,
+    users_option,
+)
 from counterpop.cli.progress import console, output, working
 from counterpop.encoding import to_json
 from counterpop.errors import InputError
@@ -37,7 +45,6 @@ SOURCES = tuple(field.name for field in fields(Sources))
 NEEDS = {  # options that would be ignored without another one
     "recommendations": ("list_user", "list_item", "rank", "score", "keep_unknown"),
     "interactions": (*LOG_OPTIONS, "time", "holdout"),
-    "names": ("names_item", "name", "category"),
     "attributes": ("attributes_user", "attribute"),
     "fail_if": ("junit",),
     "record": ("declared",),
@@ -94,10 +101,7 @@ docs/audit.md explains every part.
 @click.option("--k", type=click.IntRange(min=1), help="Length of the lists. [default: 20; of given lists, the longest]")
 @click.option("--keep-unknown", is_flag=True, help="Count ids that the log lacks as having no interactions.")
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the log that have no vector.")
-@click.option("--names", type=click.Path(), help="Table with the names of the items, and categories.")
-@click.option("--names-item", help="Column of item ids in that table. [default: same as in the logs]")
-@click.option("--name", default="name", show_default=True, help="Column of names in that table.")
-@click.option("--category", multiple=True, help="Column of categories in that table (genre, provider); repeatable.")
+@names_options
 @click.option("--attributes", type=click.Path(), help="Table with attributes of the users.")
 @click.option("--attributes-user", help="Column of user ids in that table. [default: same as in the logs]")
 @click.option("--attribute", multiple=True, help="Column to group users by in that table (age group); repeatable.")
@@ -166,11 +170,8 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
 
 def _audit(runs: Sequence[str], options: dict[str, Any]) -> Subject:
     """Everything that was asked for, audited, with all files that were read."""
-    about = LabelSources(
-        names=options["names"],
-        item=options["names_item"] or options["item"],
-        name=options["name"],
-        categories=options["category"],
+    about = pop_labels(
+        dict(options),
         attributes=options["attributes"],
         user=options["attributes_user"] or options["user"],
         columns=options["attribute"],

@@ -16,8 +16,10 @@ from counterpop.cli.options import (
     force_option,
     k_option,
     log_options,
+    names_options,
     point_option,
     pop_columns,
+    pop_labels,
     price_option,
     seed_option,
     target_option,
@@ -49,6 +51,7 @@ Does it still fit?
 @click.option("--interactions", type=click.Path(), required=True, help="The log the vectors were trained on.")
 @click.option("--holdout", type=click.Path(), help="A later log, to tune and test the strengths on.")
 @log_options
+@names_options
 @target_option(help="Metric to optimise on held-out pairs that hold every item about equally often.")
 @point_option()
 @price_option()
@@ -91,15 +94,16 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
     except InputError as error:
         raise click.UsageError(str(error)) from None
     if out is not None and sources is not None:
-        columns = pop_columns(options)
+        about, columns = pop_labels(options), pop_columns(options)
         with working("reading") as report:
-            found = debias_files(sources, out=out, report=report, columns=columns, **options)
+            found = debias_files(sources, out=out, report=report, columns=columns, about=about, **options)
         if not quiet:
             _print_debiasing(found, out)
         return {"out": out, **found.to_json()}
-    if any(options[name] for name in ("holdout", "write_vectors", "copy_vectors", "force")):
+    if any(options[name] for name in ("holdout", "names", "write_vectors", "copy_vectors", "force")):
         raise click.UsageError("--check takes the new log as --interactions, and writes nothing")
     source = click.get_current_context().get_parameter_source
+    pop_labels(options)
     given = {name: value for name, value in options.items() if source(name) != ParameterSource.DEFAULT}
     columns = pop_columns(given)
     with working("reading") as report:

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from counterpop.directions import ItemDirection, UserDirection
+from counterpop.readers import IDS, LabelSources
 from counterpop.tuning import WHICH, Target
 
 
@@ -128,8 +129,31 @@ holdout_options = partial(
         *_LOG_OPTIONS,
     ),
 )
+_NAMES_OPTIONS = (
+    click.option("--names", type=click.Path(), help="Table of items: ids, titles and, if it has some, categories."),
+    click.option("--names-item", help="Column of item ids in that table. [default: item, item_id or id]"),
+    click.option("--name", help="Column of titles in that table. [default: name or title]"),
+    click.option(
+        "--category",
+        multiple=True,
+        help="Column of categories in that table (genre, provider); repeatable. [default: all with 2 to 100 values]",
+    ),
+)
+names_options = partial(_several, _NAMES_OPTIONS)  # what items are called
+NAMES_OPTIONS = ("names_item", "name", "category")
 direction_options = partial(_several, _direction_options())
 direction_or_auto_options = partial(_several, _direction_options("auto"))
+
+
+def pop_labels(options: dict[str, Any], **users: Any) -> LabelSources:
+    """Removes the options about names and returns what they name; `users` are the attributes of users."""
+    source, names = click.get_current_context().get_parameter_source, options.pop("names")
+    own = {name: options.pop(name) for name in NAMES_OPTIONS}
+    for name in own:
+        if names is None and source(name) != ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} works only together with --names")
+    item = own["names_item"] or (options.get("item") or IDS[0], *IDS)
+    return LabelSources(names, item, own["name"] or "name", own["category"] or None, **users)
 
 
 def pop_given_columns(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from counterpop import artifacts
 from counterpop.adapters.approximate import build_search
 from counterpop.cli import shell
-from counterpop.cli.options import force_option, k_option, seed_option
+from counterpop.cli.options import force_option, k_option, names_options, pop_labels, seed_option
 from counterpop.cli.progress import console, counting, working
 from counterpop.errors import InputError
 from counterpop.outputs import check_writable, replacing
@@ -21,7 +21,7 @@ WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_nd
 
 @click.command(
     epilog="""\b
-Example: counterpop recommend RUN --users 17,42 --k 20 --item-strength 0.6 --out lists.csv
+Example: counterpop recommend RUN --users 17,42 --names films.csv --out lists.csv
 For everybody, in parts; the same command goes on if it was stopped:
          counterpop recommend RUN --users all --out LISTS
 """
@@ -31,6 +31,7 @@ For everybody, in parts; the same command goes on if it was stopped:
 @k_option()
 @click.option("--item-strength", type=float, help="Strength of the item adjustment. [default: the tuned one]")
 @click.option("--user-strength", type=float, help="Strength of the user adjustment. [default: the tuned one]")
+@names_options
 @click.option(
     "--approximate",
     type=click.FloatRange(0, 1, min_open=True),
@@ -49,7 +50,7 @@ For everybody, in parts; the same command goes on if it was stopped:
 def command(
     run: str, users: str | None, k: int, out: str | None, force: bool, quiet: bool, **options: Any
 ) -> dict[str, Any]:
-    """Write the best k items for each user: user, rank, item, score.
+    """Write the best k items for each user: user, rank, item, score, and with --names their titles.
 
     RUN is a folder that train or debias wrote. Items that users are known to have touched are left out: of a run those
     of train and validation, not of test; of what debias wrote those of its log, not of its holdout.
@@ -60,7 +61,8 @@ def command(
         raise InputError(f"--out must end in {', '.join(WRITERS)}, or be a folder without an extension, got {out}")
     if out and not in_parts:
         check_writable(out)
-    model = artifacts.load(run)
+    about, model = pop_labels(options), artifacts.load(run)
+    titles = labels.names if (labels := about.read(model.seen).get("labels")) else None
     names = ("item_strength", "user_strength")
     strengths = {name: getattr(model, name) if options[name] is None else options[name] for name in names}
     if any(options[name] is not None for name in names):
@@ -79,11 +81,12 @@ def command(
         console.print(f"The index finds {search.recall:.1%} of the exact lists.")
     if in_parts:
         with counting("ranking", len(at)) as show:
-            written = artifacts.write_lists(model, str(out), at, k, find=find, how=how, force=force, report=show)
+            parts: dict[str, Any] = {"find": find, "how": how, "titles": titles, "force": force, "report": show}
+            written = artifacts.write_lists(model, str(out), at, k, **parts)
         console.print(f"Wrote {written.parts:,} parts for {len(at):,} users to {out}; {written.kept:,} were there.")
         return result | written._asdict()
     with working(f"ranking for {len(at):,} users"):
-        table = artifacts.lists_table(model, at, *find(at, k))
+        table = artifacts.lists_table(model, at, *find(at, k), titles)
     if out:
         with replacing(out) as part:
             getattr(table, WRITERS[Path(out).suffix])(part)

@@ -13,7 +13,7 @@ from counterpop.artifacts import claimed, find_sources, load_with_manifest, save
 from counterpop.debiasing import Debiasing, DebiasOptions, DebiasSettings, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import ArtifactError, InputError
-from counterpop.readers import read_interactions
+from counterpop.readers import LabelSources, read_interactions
 from counterpop.reporting import debiasing_page
 
 
@@ -24,6 +24,7 @@ def debias_files(
     *,
     holdout: str | Path | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
+    about: LabelSources | None = None,
     write_vectors: bool = False,
     copy_vectors: bool = False,
     force: bool = True,
@@ -32,7 +33,8 @@ def debias_files(
     """Runs `debias` on files and writes the adjustment and its report into the folder `out`.
 
     `columns` are keywords of `read_interactions` for both logs. The folder also records where everything came from, for
-    `check_files` and `load`; with `copy_vectors` it holds the vectors themselves.
+    `check_files` and `load`; with `copy_vectors` it holds the vectors themselves. `about` names the items on the
+    page.
     """
     chosen = DebiasSettings.of(settings)
     with claimed(out, "adjustment", force):
@@ -48,7 +50,8 @@ def debias_files(
         origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
         origin |= {"point": chosen.point, "price": chosen.price}
         adjusted = adjust(found.embeddings, found) if write_vectors else None
-        pages = {"report.html": debiasing_page(found, Path(sources.model or interactions).name)}
+        labels = about.read(found.seen).get("labels") if about else None
+        pages = {"report.html": debiasing_page(found, Path(sources.model or interactions).name, labels)}
         own = {name: getattr(chosen, name) for name in ("seed", "item_direction", "user_direction")}
         save_adjustment(found, out, adjusted, origin | own, pages, copy_vectors=copy_vectors)
     return found

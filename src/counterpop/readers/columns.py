@@ -51,6 +51,11 @@ def warn_of_source(table: Table, asked: Roles, min_rating: float | None) -> None
         warnings.warn(CounterpopWarning(note), stacklevel=4)
 
 
+def column_names(source: Any) -> list[str]:
+    """The names of a source's columns."""
+    return open_source(source, {}, None).names
+
+
 def each_column(source: Any, asked: Roles) -> Iterator[tuple[str, Any, pl.Series]]:
     """The label of the source, a role and its cleaned column, one after the other, in the order of the roles.
 

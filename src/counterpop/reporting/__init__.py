@@ -22,7 +22,9 @@ __all__ += ["summarise"]
 __all__ += ["debiasing_page", "write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
 
 
-def write_report(reports: Sequence[RunReport], path: Path, title: str = "How much of it is popularity?") -> None:
+def write_report(
+    reports: Sequence[RunReport], path: Path, title: str = "What the adjustment gives and what it costs"
+) -> None:
     """Writes one HTML page about the runs, which opens in any browser without a network."""
     if not reports:
         raise InputError("a report needs at least one run, got none")

@@ -12,7 +12,9 @@ from counterpop.evaluation import On, evaluate
 from counterpop.interactions import Interactions
 from counterpop.panels import Users
 from counterpop.readers import LabelSources
-from counterpop.reporting.findings import RunReport
+from counterpop.reporting.cases import typical_users
+from counterpop.reporting.catalogue import Catalogue
+from counterpop.reporting.findings import RunReport, is_adjusted
 
 
 def summarise(
@@ -32,16 +34,18 @@ def summarise(
     `about` names the items, `users` is as in `evaluate`.
     """
     saved, split = load_tested(path, holdout, columns, seed=seed)
-    model = saved.recommender(on)
+    model, log = saved.recommender(on), saved.trained_on(on)
+    found = evaluate(model, split, on, k, users=users, seed=seed)
+    held = split.test if on == "test" else split.development.valid
     return RunReport(
         saved.name,
         {**saved.settings, "validation": split.development.drawn, "versions": saved.manifest["versions"]},
         saved.history,
-        evaluate(model, split, on, k, users=users, seed=seed),
-        saved.trained_on(on).item_counts,
+        found,
+        log.item_counts,
         saved.grid,
         saved.ledger,
         saved.tuning,
-        model=model,
-        labels=about.read(model.seen).get("labels") if about else None,
+        catalogue=Catalogue(log.item_ids, log.item_counts, about.read(log).get("labels") if about else None),
+        cases=typical_users(model, found, log.item_counts, held) if is_adjusted(found) else (),
     )

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from counterpop.artifacts import MANIFEST, load_saved
 from counterpop.interactions import IntArray
-from counterpop.readers import read_labels
+from counterpop.readers import IDS, read_labels
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel
@@ -34,15 +35,17 @@ class Source:
 def load_served(
     run: str | Path,
     names: str | Path | None = None,
-    item: str = "item",
+    item: str | Sequence[str] = IDS,
     name: str = "name",
     categories: Sequence[str] = (),
+    mapped: bool = False,
 ) -> ServedModel:
     """A run folder ready to serve, with what the first requests need already computed.
 
     `names` is a table with the columns `item`, `name` and `categories`.
+    If `mapped`, vectors stay in their files, and processes share them.
     """
-    saved = load_saved(run)
+    saved = load_saved(run, mapped=mapped)
     recommender = saved.recommender()
     ids = recommender.embeddings.item_ids
     labels = read_labels(names, ids, item=item, name=name, categories=categories) if names else None
@@ -61,16 +64,16 @@ def load_served(
 
 
 def source_of(run: str | Path, names: str | Path | None = None, **columns: Any) -> Source:
-    """A run folder to watch: every new run replaces its manifest. `columns` are those of `load_served`."""
+    """A run folder to watch: every new run replaces its manifest. `columns` are the options of `load_served`."""
+    return Source(partial(load_served, run, names, **columns), partial(_stamp, Path(run) / MANIFEST))
 
-    def stamp() -> object:
-        try:
-            status = (Path(run) / MANIFEST).stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
-    return Source(lambda: load_served(run, names, **columns), stamp)
+def _stamp(manifest: Path) -> object:
+    try:
+        status = manifest.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class Watch:

@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -70,8 +71,8 @@ def train(
 
     `checkpoint` is a file that is written at looks at validation, as often as 1.5 % of the time allow. With `resume`, a
     training that was stopped or killed goes on from it, and on the CPU with as many threads it ends with the same bits.
-    The file stays until you delete it. `should_stop` is asked after every epoch; once it says True, this raises
-    `Interrupted`, whose `run` is the best model so far.
+    Finished members of an ensemble are kept beside it. The files stay until you delete them. `should_stop` is asked
+    after every epoch; once it says True, this raises `Interrupted`, whose `run` is the best model so far.
     """
     known = split.development if isinstance(split, Split) else split
     check_settings(settings, _NAMES, inspect.signature(train).parameters)
@@ -86,20 +87,19 @@ def train(
     key |= {"cores": core_count(), "ensemble": ensemble}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
     with memory_errors(candidates[0]):
-        raced = race(known, candidates, _budget(known, candidates), point.watched(report), encoder, point)
-        members: list[Run] = []
-        for seed in member_seeds(raced.winner.seed, ensemble):
-            place = f" {len(members) + 1} of {ensemble}" if ensemble > 1 else ""
+        raced = race(known, candidates, _budget(known, candidates), report, encoder, point)
+        look, members = Look(known, raced.winner), list[Run]()
+        for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
+            place = f" {number} of {ensemble}" if ensemble > 1 else ""
             start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
-            if members:
-                path = checkpoint and f"{checkpoint}.{len(members) + 1}"
-                point = Checkpoint(path, known, key | {"member": len(members)}, resume, should_stop)
-            members.append(_train_member(start, known, refit, _placed(report, place), point))
+            make = partial(_train_member, start, known, refit, _placed(report, place), point)
+            try:
+                members.append(point.member(number, make) if ensemble > 1 else make())
+            except Interrupted as interrupted:
+                raise _with_members(interrupted, members, look) from None
             if reduce is not None:  # better now than after the other members
                 check_reduction(members[0].model, reduce, ensemble)
-    run = members[0]
-    if ensemble > 1 or reduce is not None:
-        run = _as_one(members, reduce, Look(known, raced.winner))
+    run = _as_one(members, reduce, look) if ensemble > 1 or reduce is not None else members[0]
     return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
 
 
@@ -128,6 +128,14 @@ def _train_member(start: Start, known: Development, refit: bool, report: Report,
         raise point.stopped(interrupted, settings.to_json()) from None
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
     return Run(model, again, settings.to_json() | made, tuple(history))
+
+
+def _with_members(interrupted: Interrupted, members: Sequence[Run], look: Look) -> Interrupted:
+    """The same with the members that are finished as the best model so far, if there are any."""
+    if members:
+        run = _as_one(members, None, look) if len(members) > 1 else members[0]
+        interrupted.run = replace(run, settings=run.settings | {"interrupted": len(run.history)})
+    return interrupted
 
 
 def _as_one(members: Sequence[Run], reduce: int | None, look: Look) -> Run:
