@@ -353,7 +353,7 @@ def test_every_answer_about_text_is_checked(tmp_path: Path) -> None:
         read_interactions(write(tmp_path, "tabs.txt", ALIKE.replace(" ", "\t")))
     unnamed = write(tmp_path, "unnamed.txt", "userID artistID weight\n2 51 13883\n2 52 11690\n3 51 12\n")
     with pytest.raises(
-        InputError, match=r"pass user= and item= \(--user, --item\) if the first line names the columns"
+        InputError, match=r"pass user= \(--user\) and item= \(--item\) if the first line names the columns"
     ):
         read_interactions(unnamed)
     assert len(read_interactions(unnamed, user="userID", item="artistID")) == 3

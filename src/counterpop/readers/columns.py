@@ -116,7 +116,7 @@ def _open_file(path: Path, asked: Roles, header: Header) -> Table:
         )
     if header == "lists" and kind != "txt":
         raise InputError(
-            f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists'"
+            f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists' (--lists)"
         )
     if kind == "npz":
         return open_npz(path)

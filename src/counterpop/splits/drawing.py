@@ -34,7 +34,7 @@ def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, gene
         if log.time is None or not np.isfinite(log.time).all():
             raise InputError(
                 f"a split by time needs a time for every row, but the log has "
-                f"{'none' if log.time is None else 'rows without one'}; name the time column when reading, or split "
+                f"{'none' if log.time is None else 'rows without one'}; name the time column (--time), or split "
                 "another way"
             )
         rows = rows[np.argsort(-log.time[rows], kind="stable")]
