@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from counterpop.progress import Report, training_bar
 
@@ -30,6 +30,15 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
     with _phase(what), Progress(*columns, console=console) as bars:
         task = bars.add_task(what, total=total)
         yield lambda done: bars.update(task, completed=done)
+
+
+@contextmanager
+def fraction(what: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar with the time left; call the function it yields with the share that is done."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with _phase(what), Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda share: bars.update(task, completed=share, total=1.0)
 
 
 @contextmanager

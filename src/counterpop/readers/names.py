@@ -13,7 +13,8 @@ import numpy as np
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.presentation import Shown
-from counterpop.readers.columns import column_names, read_columns
+from counterpop.readers.columns import column_names, open_source, read_columns
+from counterpop.readers.tables import Roles
 
 IDS = ("item", "item_id", "id")  # columns of item ids, the first that a table has
 MOST_VALUES = 100  # of a column that is read as categories without being asked for
@@ -183,7 +184,9 @@ def _read(
     source: Any, ids: Ids, side: Literal["user", "item"], column: str, more: dict[str, str], categories: Sequence[str]
 ) -> _Read:
     roles = more | {f"category {n}": name for n, name in enumerate(categories, 1)}
-    table, columns = read_columns(source, {side: column, **roles})
+    asked: Roles = {side: column, **roles}
+    table = open_source(source, asked, None)
+    columns = read_columns(table, asked)
     own = _as_known(columns[side].to_list(), ids)
     there, values, different, twice = {*ids.tolist()}, {}, {}, {}
     for role, name in roles.items():
