@@ -7,10 +7,19 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option, users_option
+from counterpop.cli.options import (
+    explain_option,
+    holdout_options,
+    k_option,
+    pop_given_columns,
+    seed_option,
+    users_option,
+)
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
-from counterpop.reporting import comparison_table, gain_and_price, summarise
+from counterpop.reporting import RunReport, comparison_table, gain_and_price, summarise
+from counterpop.reporting.findings import headline
+from counterpop.reporting.terminal import OF_RUNS, meanings, short_table
 
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
@@ -22,6 +31,7 @@ from counterpop.reporting import comparison_table, gain_and_price, summarise
 @click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
 @holdout_options
 @users_option()
+@explain_option()
 @seed_option(help="Seed of the bootstrap, of a sample of users and of the even draw from --holdout.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -56,6 +66,16 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         difference = compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
         result["against"] = {"run": against, **evaluations[1].to_json(), "difference": difference}
     if not quiet:
-        output.print(comparison_table(reports, seed), *gain_and_price(evaluations[0]), sep="\n")
-        output.print(f"Validation part of {run}: {validation}.")
+        _print(reports, seed, options["explain"])
     return result
+
+
+def _print(reports: list[RunReport], seed: int, explain: bool) -> None:
+    """The verdict and a short table; with `explain`, every figure with its interval, and what the words mean."""
+    first = reports[0].evaluation
+    output.print(headline(first), "", short_table(reports, seed), sep="\n")
+    if first.sample and not explain:
+        output.print(first.sample.sentence)
+    if explain:
+        output.print("", *gain_and_price(first), "", comparison_table(reports, seed), "", meanings(OF_RUNS), sep="\n")
+        output.print(f"Validation part of {reports[0].name}: {reports[0].settings['validation']}.")
