@@ -17,6 +17,7 @@ from counterpop.evaluation import Measures, compare, measure
 from counterpop.interactions import IntArray, Interactions, pair_keys, rows_of
 from counterpop.metrics.resampling import PER_USER
 from counterpop.panels import Users, choose_users
+from counterpop.presentation import Shown
 from counterpop.ranking import rank, tie_order
 from counterpop.segmentation import regroup
 from counterpop.splits import LATER, Development, Split, SplitManifest, draw_by_item
@@ -71,8 +72,8 @@ class DebiasSettings(PointSettings):
         return cls(**settings)
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
+@dataclass(frozen=True, eq=False, repr=False)
+class Effect(Shown):
     """A model before and after, on the same held-out pairs of users on whom nothing was tuned."""
 
     plain: Measures

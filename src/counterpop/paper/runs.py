@@ -308,7 +308,7 @@ class Bench:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
             point = self.cache.folder / f"{digest([name, resolve(settings), refit])}.checkpoint"
             more: dict[str, Any] = {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
-            run = cp.train(known, refit=refit, on_progress=show, **more, **dict(settings) | fixed)
+            run = cp.train(known, refit=refit, on_progress=show, progress=False, **more, **dict(settings) | fixed)
         point.unlink(missing_ok=True)
         return run
 
