@@ -55,7 +55,9 @@ def test_reports_and_audits_get_the_same_labels(folder: Path, tmp_path: Path) ->
     about = LabelSources(folder / "films.csv")
     with pytest.warns(CounterpopWarning, match=r"10 of its 150 ids are not in the log"):
         report = summarise(folder / "run", about=about)
-    assert report.catalogue is not None and (labels := report.catalogue.labels) is not None
+    assert report.catalogue is not None
+    labels = report.catalogue.labels
+    assert labels is not None
     ids = report.catalogue.item_ids
     assert labels.names == [f"Film {i}" if int(i[1:]) < 140 else None for i in ids]
     assert [*labels.categories] == ["genre"]  # a note of its own for every item is no category
