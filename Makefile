@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := .venv-kernels
 
-.PHONY: demo test test-kernels crash bench paper lint clean
+.PHONY: demo test test-kernels crash bench paper lint docs tutorials dist clean
 
 demo: $(VENV)/.core
 	$(BIN)/counterpop demo --out demo --force
@@ -21,10 +21,29 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pyright
 
 # Kills, full disks, damaged files and storms of readers, many times over; takes about an hour. docs/reliability.md
 crash: $(VENV)/.test
 	COUNTERPOP_CRASH=100 $(BIN)/python -m pytest tests/crash -s
+
+# The documentation site, in site/. Broken links and anchors, and every other warning, are errors.
+docs: $(VENV)/.docs
+	$(BIN)/yamllint --strict mkdocs.yml .github .pre-commit-config.yaml CITATION.cff
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html in a browser."
+
+# Each tutorial in an environment of its own, made by the commands it names, with the time it takes.
+tutorials:
+	$(PYTHON) docs/tutorials.py
+
+# The package as it is published, in dist/. With REPOSITORY (an address) and TAG, the links of README.md become absolute and
+# pyproject.toml gets its URLs: that changes both files, so do it in a fresh checkout, as the release workflow does.
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(if $(REPOSITORY),$(BIN)/python docs/publishing.py $(REPOSITORY) $(TAG))
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 # Side by side with other packages; takes minutes. COUNTERPOP_DATA is the folder with the paper's data sets.
 bench: $(VENV)/.bench
@@ -37,6 +56,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench_imports.py
 	$(BIN)/python benchmarks/bench_pipeline.py
 	$(BIN)/python benchmarks/bench_debias.py
+	$(BIN)/python benchmarks/bench_index.py --items 100000
 	$(BIN)/python benchmarks/bench_serving.py
 	$(BIN)/python benchmarks/bench_window.py
 
@@ -69,9 +89,17 @@ $(VENV)/.paper: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[paper]'
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+$(VENV)/.dist: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
+	touch $@
+
 $(VENV)/.bench: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(KERNELS) demo build dist src/*.egg-info
+	rm -rf $(VENV) $(KERNELS) demo build dist site src/*.egg-info

@@ -1,5 +1,7 @@
 """FAISS: one adjustment, three existing indexes: flat, IVF and HNSW."""
 
+from typing import Any
+
 import faiss
 import numpy as np
 
@@ -15,22 +17,23 @@ fix = cp.debias(users, items, world.log)
 
 dim, ip = items.shape[1], faiss.METRIC_INNER_PRODUCT
 coarse = faiss.IndexFlatIP(dim)
-indexes = {
-    "flat": faiss.IndexFlatIP(dim),
-    "IVF": faiss.IndexIVFFlat(coarse, dim, 16, ip),
-    "HNSW": faiss.IndexHNSWFlat(dim, 32, ip),
-}
-indexes["IVF"].train(items)
-indexes["IVF"].nprobe = 4
-indexes["HNSW"].hnsw.efSearch = 128
+inverted, graph = faiss.IndexIVFFlat(coarse, dim, 16, ip), faiss.IndexHNSWFlat(dim, 32, ip)
+inverted.train(items)
+inverted.nprobe = 4
+graph.hnsw.efSearch = 128
+indexes: dict[str, faiss.Index] = {"flat": faiss.IndexFlatIP(dim), "IVF": inverted, "HNSW": graph}
+
+
+def positions(queries: np.ndarray, k: int) -> Any:
+    """What the index of this round finds."""
+    return index.search(queries, k)[1]
+
+
 recall = {}
 for name, index in indexes.items():
     index.add(items)
     scores, found = search(index, fix, users, 20)  # the index is unchanged
-    recall[name] = [
-        recall_of(lambda q, k, index=index: index.search(q, k)[1], items, queries, 100)
-        for queries in (users, fix.query(users))
-    ]
+    recall[name] = [recall_of(positions, items, queries, 100) for queries in (users, fix.query(users))]
     print(
         f"{name}: finds {recall[name][0]:.1%} of the exact top 100 of plain queries, "
         f"{recall[name][1]:.1%} of transformed ones"

@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
     config = Config(model="BPR", dataset="shop", config_dict=settings)
     dataset = create_dataset(config)
     train, valid, _ = data_preparation(config, dataset)
-    trainer = Trainer(config, BPR(config, train.dataset))
+    trainer = Trainer(config, BPR(config, getattr(train, "dataset")))  # noqa: B009 -- RecBole has no types
     trainer.fit(train, valid, saved=True, show_progress=False)
 
     ids = {side: dataset.field2id_token[f"{side}_id"] for side in ("user", "item")}

@@ -44,7 +44,8 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
     ],
     "gowalla": [BCE | {"dim": 256, "lr": 0.4, "epochs": 400, "negative_power": power} for power in (0.25, 0.75, 1.0)]
     + [BPR | {"dim": 256, "negative_power": power} for power in (0.75, 1.0, 1.25)]
-    + [SOFTMAX | {"dim": 256, "logq": logq} for logq in (0.5, 0.0, -0.3, -0.6)],
+    + [SOFTMAX | {"dim": 256, "logq": logq} for logq in (0.5, 0.0, -0.3, -0.6, -0.9)]
+    + [SOFTMAX | {"dim": 256, "logq": -0.6, "temperature": 0.15}],
     "adressa-lightgcn": [
         loss | {"backbone": "lightgcn", "dim": 256, "negative_power": power}
         for loss in (BPR, BCE)

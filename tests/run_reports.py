@@ -8,7 +8,11 @@ from counterpop.auditing import Audit, audit
 from counterpop.embeddings import Embeddings
 from counterpop.evaluation import evaluate
 from counterpop.ledger import Ledger
+from counterpop.readers import Labels
+from counterpop.readers.names import as_category
 from counterpop.reporting import RunReport
+from counterpop.reporting.cases import typical_users
+from counterpop.reporting.catalogue import Catalogue
 from counterpop.runs import BOTH_SIDES, Model, Run
 from counterpop.splits import split_uniform
 from counterpop.tuning import tune
@@ -32,6 +36,8 @@ def make_report(name: str, seed: int) -> RunReport:
     adjustment = tune(run, split, point="gain")
     history = [{"epoch": n, "loss": 1 / n, "seconds": 0.1} | ({"valid": 0.1} if n == 2 else {}) for n in (1, 2, 3)]
     evaluation = evaluate(adjustment, split, resamples=100)
+    names = [None if item == 7 else f"Title {item} <b>&" for item in range(120)]
+    labels = Labels(names, {"genre": as_category([None if n == 3 else ("drama", "news")[n % 2] for n in range(120)])})
     return RunReport(
         *(
             name,
@@ -43,6 +49,8 @@ def make_report(name: str, seed: int) -> RunReport:
             ledger,
         ),
         tuning={"target": "recall"} | adjustment.to_json(),
+        catalogue=Catalogue(train.item_ids, train.item_counts, labels),
+        cases=typical_users(adjustment, evaluation, train.item_counts, split.test),
     )
 
 

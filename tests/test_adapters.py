@@ -192,6 +192,28 @@ def test_the_usearch_example_finds_nearly_all() -> None:
     assert np.mean([np.isin(a, b).mean() for a, b in zip(exact, names["matches"].keys, strict=True)]) > 0.95
 
 
+def test_a_graph_of_items_stored_without_popularity_finds_what_the_other_misses() -> None:
+    faiss = pytest.importorskip("faiss")
+    draw = np.random.default_rng(0)
+    q = np.eye(16, dtype=np.float32)[0]
+    users, items = (draw.normal(size=(n, 16)).astype(np.float32) for n in (300, 8000))
+    items[:, 0] = 3 + np.abs(items[:, 0])  # popularity is the first coordinate, and popular items are long
+    items *= draw.lognormal(0, 0.5, size=(8000, 1)).astype(np.float32)
+    users[:, 0] = 2
+    fix = cp.Adjustment(q, q, 1.0, 0.0)
+    stored = items - 0.8 * (items @ q)[:, None] * q
+    recall = {}
+    for name, kept, by in (("as is", items, fix), ("stored", stored, fix.stored_at(0.8))):
+        graph = faiss.IndexHNSWFlat(16, 16, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efSearch = 64
+        graph.add(kept)
+        recall[name] = recall_of(
+            lambda _, k, graph=graph, by=by: faiss_adapter.search(graph, by, users, k)[1], items, fix.query(users), 20
+        )
+    assert recall["as is"] < 0.8
+    assert recall["stored"] > 0.95
+
+
 def test_recall_of_an_index_counts_what_it_finds(vectors: cp.Embeddings) -> None:
     exact = np.argsort(-vectors.user_vectors @ vectors.item_vectors.T, axis=1)
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import counterpop as cp
+from counterpop.errors import ArtifactError
 from counterpop.training import Interrupted
 
 QUICK = {"dim": 8, "epochs": 6, "check_every": 2, "threads": 2}
 CASES: list[dict[str, Any]] = [
-    {"epochs": 60, "check_every": 3, "patience": 3},  # with a race, and an early stop
+    {"epochs": 30, "check_every": 3, "patience": 3},  # with a race, and an early stop
     {"method": "macr"},
     {"method": "dice"},
     {"method": "cause"},
@@ -39,19 +40,20 @@ def without_seconds(run: cp.Run) -> list[dict[str, float]]:
 def test_a_stopped_training_ends_with_the_same_bits(split: cp.Split, tmp_path: Path, case: dict[str, Any]) -> None:
     settings = QUICK | case
     whole = cp.train(split, **settings)
-    for stops in itertools.count():
+    stops = 0
+    while True:
         asked = itertools.count()
-        # more each time, so that it ends; a short training of a race starts again
-        patient = stops + (settings["epochs"] + 5 if settings["epochs"] > 20 else 3)
-        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= patient}  # noqa: B023
+        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= 2}  # noqa: B023
         try:
             run = cp.train(split, **settings, **more)
             break
         except Interrupted as interrupted:
+            stops += 1
             assert "--resume" in str(interrupted)
             if interrupted.run is not None:
                 assert interrupted.run.settings["interrupted"] >= interrupted.run.settings["chosen_epochs"]
     assert stops > 1
+    assert len({entry["epoch"] for entry in run.history}) == len(run.history)
     assert run.settings == whole.settings and without_seconds(run) == without_seconds(whole)
     for first, second in ((run.model, whole.model), (run.refit, whole.refit)):
         assert first is not None and second is not None
@@ -65,13 +67,39 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_refused(split: cp.
     with pytest.raises(Interrupted):
         cp.train(split, **settings, checkpoint=path, should_stop=lambda: True)
     for other in ({"seed": 1}, {"dim": 9}, {"refit": False}):
-        with pytest.raises(cp.InputError, match="belongs to a training on other data, with other settings"):
+        with pytest.raises(ArtifactError, match="belongs to a training on other data, with other settings"):
             cp.train(split, **(settings | other), checkpoint=path, resume=True)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(cp.InputError, match="was changed after it was written; delete it"):
+    with pytest.raises(ArtifactError, match="was changed after it was written; delete it"):
         cp.train(split, **settings, checkpoint=path, resume=True)
     path.write_bytes(content[:100])
-    with pytest.raises(cp.InputError, match=r"cannot be read .*delete it"):
+    with pytest.raises(ArtifactError, match=r"cannot be read .*delete it"):
         cp.train(split, **settings, checkpoint=path, resume=True)
+
+
+def test_a_member_that_is_kept_counts_even_where_the_checkpoint_is_older(split: cp.Split, tmp_path: Path) -> None:
+    path, settings = tmp_path / "x", QUICK | {"loss": "bpr", "negative_power": 0.0, "ensemble": 2, "seed": 3}
+
+    def stop_after(asked: int) -> None:
+        times = itertools.count(1)
+        with pytest.raises(Interrupted) as caught:
+            cp.train(split, **settings, checkpoint=path, resume=True, should_stop=lambda: next(times) >= asked)
+        made.append(caught.value.run)
+
+    made: list[cp.Run | None] = []
+    stop_after(2)  # in the first member
+    older = path.read_bytes()
+    stop_after(15)  # in the second
+    path.write_bytes(older)  # as if it was killed between the two files
+    seen: list[str] = []
+    run = cp.train(
+        split, **settings, checkpoint=path, resume=True, on_progress=lambda p: seen.append(f"{p.stage} {p.epoch}")
+    )
+    assert seen[0] == "train 2 of 2 1"
+    first, kept = cp.train(split, **(settings | {"ensemble": 1})), made[1]
+    assert kept is not None and np.array_equal(kept.embeddings.item_vectors, first.embeddings.item_vectors)
+    whole = cp.train(split, **settings)
+    assert np.array_equal(run.embeddings.item_vectors, whole.embeddings.item_vectors)
+    assert run.settings == whole.settings

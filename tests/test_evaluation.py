@@ -14,8 +14,9 @@ from builders import make_log, vectors_for
 from counterpop.adjustment import adjust
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, Measures, compare, evaluate, measure, measure_model, relative_change
+from counterpop.evaluation import Measures, compare, evaluate, measure, measure_model, relative_change
 from counterpop.interactions import Interactions, head
+from counterpop.metrics.resampling import PER_USER
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.splits import Split

@@ -158,8 +158,9 @@ def test_figures_return_to_the_screen_width_after_printing(visit: Any) -> None:
 
 def test_the_keyboard_reaches_contents_menus_and_numbers(visit: Any, reports: list) -> None:
     page = visit("report")
+    page.keyboard.press("Tab")  # the numbers of the chart on the first screen
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Comparison"
+    assert page.evaluate("document.activeElement.textContent") == "Users"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_function("() => Math.abs(document.querySelector('#part-2').getBoundingClientRect().top) < 100")
@@ -183,6 +184,42 @@ def test_the_keyboard_reaches_contents_menus_and_numbers(visit: Any, reports: li
     assert shown == [pytest.approx(list(row), rel=1e-3) for row in grid.values[chosen]]
     visible = figure.evaluate("(f) => f.querySelector('.plot').data.map((trace) => trace.visible ?? true)")
     assert visible == [n in (1, 7, 8) for n in range(9)]  # seven metrics, then the two marks
+
+
+def test_tables_are_sorted_by_click_and_by_keyboard(visit: Any) -> None:
+    page = visit("report")
+    table = page.get_by_role("region", name="Gained most, first").locator("table")
+    heads = table.locator("th[scope=col]")
+    assert table.locator("[aria-sort]").count() == 0
+    cells = table.locator("td:nth-child(2)")
+    as_drawn = [int(text.replace(",", "")) for text in cells.all_inner_texts()]
+    heads.nth(1).locator("button").click()
+    assert [int(text.replace(",", "")) for text in cells.all_inner_texts()] == sorted(as_drawn, reverse=True)
+    assert heads.nth(1).get_attribute("aria-sort") == "descending"
+    heads.nth(1).locator("button").focus()
+    page.keyboard.press("Enter")
+    assert [int(text.replace(",", "")) for text in cells.all_inner_texts()] == sorted(as_drawn)
+    heads.nth(0).locator("button").click()
+    assert [heads.nth(n).get_attribute("aria-sort") for n in (0, 1)] == ["ascending", None]
+    names = [text.lower() for text in table.locator("tbody th > span").all_inner_texts()]
+    assert names == sorted(names)
+
+
+def test_no_table_is_cut_on_a_phone(visit: Any) -> None:
+    page = visit("report", PHONE)
+    cut = "(those) => those.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.getAttribute('aria-label'))"
+    assert page.locator(".wide:has(table.rows)").evaluate_all(cut) == []
+    # as a list of rows, every cell still says what it is
+    label = "(cell) => getComputedStyle(cell, '::before').content"
+    assert page.locator("table.rows td").first.evaluate(label) == '"Popularity"'
+
+
+def test_the_contents_stay_in_view_and_mark_the_section(visit: Any) -> None:
+    page = visit("report")
+    page.locator("#part-4").scroll_into_view_if_needed()
+    page.evaluate("document.querySelector('#part-4').scrollIntoView()")
+    page.wait_for_function("() => document.querySelector('nav.contents a[aria-current]')?.hash === '#part-4'")
+    assert page.locator("nav.contents").bounding_box()["y"] == 0
 
 
 def test_numbers_below_a_figure_match_it(visit: Any, reports: list) -> None:
@@ -212,5 +249,6 @@ def test_the_first_screen_shows_the_finding(visit: Any, reports: list) -> None:
 
 def test_text_and_tables_remain_without_scripts(visit: Any) -> None:
     page = visit("report", java_script_enabled=False)
-    assert page.locator("noscript").inner_text().startswith("The charts below are drawn by a script")
-    assert page.locator("table").first.inner_text().count("first, plain") == 2  # on test, and on ordinary pairs
+    assert page.locator("noscript").inner_text().startswith("The charts on this page are drawn by a script")
+    numbers = page.locator("table", has_text="first, plain").first.inner_text()
+    assert numbers.count("first, plain") == 2  # on test, and on ordinary pairs

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import counterpop as cp
 from counterpop.cli import main
 from counterpop.encoding import to_json
 from counterpop.kernels.threads import core_count
-from counterpop.paper import cache, cost, groups, plan, published, runs, writing
+from counterpop.paper import cache, cost, frontier, groups, plan, published, runs, writing
 from counterpop.paper.cache import Cache, machine, source
 from counterpop.paper.cells import run_cell
 from counterpop.paper.datasets import (
@@ -40,6 +42,7 @@ from counterpop.paper.results import OWN, Claim, Figure, Item, Table, read_item
 from counterpop.paper.runs import Bench
 from counterpop.paper.statistics import make_table1, make_table2
 from counterpop.reporting.tables import GROUP_NAMES
+from counterpop.training import Interrupted
 from paper_worlds import write_datasets
 
 REAL = Path(os.environ.get("COUNTERPOP_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -165,6 +168,25 @@ def test_after_a_crash_only_what_is_missing_is_made(
     (again,) = make_items(whole_bench, ["table3"], tmp_path / "out")
     assert bench.cache.made < whole_bench.cache.made
     assert item.rows == again.rows  # interrupted or not
+
+
+def test_a_training_that_was_stopped_goes_on(data: Path, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    @contextmanager
+    def watch(label: str) -> Iterator[Any]:
+        yield lambda progress: seen.append(progress.epoch)
+
+    settings = {"backbone": "mf", "method": "gradient", "loss": "bpr", "epochs": 6, "check_every": 2, "threads": 1}
+    stopped = Bench(data, tmp_path / "runs", MF, watch=watch, should_stop=lambda: len(seen) == 3)
+    with pytest.raises(Interrupted):
+        stopped.validated("ml10m", settings)
+    assert len(list(tmp_path.glob("runs/*.checkpoint"))) == 1
+    found = Bench(data, tmp_path / "runs", MF, watch=watch).validated("ml10m", settings)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    whole = Bench(data, tmp_path / "other", MF).validated("ml10m", settings)
+    assert (found["valid"], found["grid"], found["looks"]) == (whole["valid"], whole["grid"], whole["looks"])
+    assert not list(tmp_path.glob("runs/*.checkpoint"))
 
 
 def test_a_run_is_made_again_when_settings_threads_data_or_numbers_change(
@@ -510,3 +532,74 @@ def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) ->
     popular = rows["ml10m", "popular items"]
     assert 0.79 < (popular["with_head"] + popular["with_rest"]) * 328 / len(log) <= 0.8
     assert bench.cache.made == 0
+
+
+# --- the frontier ---
+
+
+@pytest.mark.parametrize("backbone", published.BACKBONES)
+def test_the_best_of_ours_has_as_many_candidates_as_any_other(backbone: str) -> None:
+    widest = Plan(candidates=plan.MOST_CANDIDATES)
+    found = widest.search(backbone, published.OURS, frontier.CANDIDATES[backbone])
+    assert len({repr(cp.Settings(**one)) for one in found}) == plan.MOST_CANDIDATES
+    rivals = [method for method in cp.METHODS if backbone == "lightgcn" or not method.needs_graph]
+    for method in rivals:
+        assert len(widest.search(backbone, method.name)) == plan.MOST_CANDIDATES, method.name
+    powered = [cp.Settings(**one) for one in widest.search(backbone, published.PLAIN, negative_power=1.0)]
+    assert {one.negative_power for one in powered} == {1.0}
+
+
+def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path: Path) -> None:
+    """Made by the command; the ensemble of both seeds is what the library makes of their two models."""
+    words = ("--data", data, "--out", tmp_path, "--quick", "--seeds", 2, "--dataset", "adressa", "--json")
+    done = call("frontier", "--backbone", "mf", *words)
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads((tmp_path / "frontier.json").read_text())
+    assert {row["dataset"] for row in rows} == {"adressa"}
+    assert [(row["method"], row["variant"]) for row in rows] == [
+        ("plain", ""),
+        ("plain", frontier.BY_POPULARITY),
+        *((name, "") for name in ("ips", "cause", "dice", "macr", "gradient")),
+        ("gradient", frontier.BEST),
+        ("gradient", frontier.ENSEMBLE),
+    ]
+    by_title = {(row["method"], row["variant"]): row for row in rows}
+    assert by_title["plain", frontier.BY_POPULARITY]["chosen"]["settings"]["negative_power"] == 1.0
+    assert by_title["plain", ""]["published"] == published.table3("mf", "adressa", "plain")
+    best, ensemble = by_title["gradient", frontier.BEST], by_title["gradient", frontier.ENSEMBLE]
+    assert best["best_less_this"] is None and set(ensemble["best_less_this"]) == set(published.METRICS)
+    difference = by_title["plain", ""]["best_less_this"]["recall"]
+    assert difference["difference"] == pytest.approx(best["recall"]["mean"] - by_title["plain", ""]["recall"]["mean"])
+    assert difference["corrected"] >= difference["p_value"]
+    chosen = {one: best["chosen"]["settings"][one] for one in ("loss", "negative_power")}
+    split, trained = load_dataset(data / "adressa.npz"), []
+    for seed in (0, 1):
+        settings = MF.settings("mf", "gradient", **chosen) | {"seed": seed}
+        trained.append(cp.train(split, refit=True, **settings))
+    models, refits = ([getattr(run, name) for run in trained] for name in ("model", "refit"))
+    together = replace(trained[0], model=cp.combine(models), refit=cp.combine(refits))
+    recall = cp.evaluate(cp.tune(together, split, point="gain"), split, resamples=0).adjusted.recall
+    assert ensemble["recall"]["mean"] == pytest.approx(recall, abs=1e-12)
+    text = (tmp_path / "frontier.md").read_text()
+    assert "plain, negatives by popularity" in text and "left out by --dataset" in text
+    for name in ("frontier.csv", "frontier.tex", "items/frontier.json"):
+        assert (tmp_path / name).is_file()
+    assert "all that is known on these splits" in (tmp_path / "index.html").read_text()
+    again = call("frontier", "--backbone", "mf", *words)
+    assert json.loads(again.stdout)["new_runs"] == 0
+
+
+def test_seconds_of_a_result_leave_out_those_made_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, now = Cache(tmp_path), [0.0]
+    monkeypatch.setattr(cache.time, "perf_counter", lambda: now[0])
+
+    def make(name: str, seconds: float, inner: Callable[[], Any] = dict) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            now[0] += seconds
+            inner()
+            return {}
+
+        return kept.get({"what": name, "settings": {"device": "cpu", "threads": 1}}, work)
+
+    make("outer", 2.0, lambda: make("inner", 5.0))
+    assert sorted(one["seconds"] for one in kept.used.values()) == [2.0, 5.0]

@@ -1,4 +1,4 @@
-"""docs/query.md: its JavaScript and SQL give the same results as Python."""
+"""docs/query.md and docs/vector_databases.md: JavaScript, SQL and every recipe that runs here rank as Python does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ import pytest
 
 import counterpop as cp
 
-PAGE = (Path(__file__).parents[1] / "docs" / "query.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "query.md").read_text(encoding="utf-8")
+DATABASES = (DOCS / "vector_databases.md").read_text(encoding="utf-8")
 CASES = [(0.0, 0.0), (0.6, 0.4), (2.0, 1.4), (0.0, 1.0), (1.0, 0.0)]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+
+
+def section(title: str) -> str:
+    """The part of docs/vector_databases.md below a heading."""
+    return DATABASES.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +103,14 @@ def test_sql(fix: cp.Adjustment, users: np.ndarray, tmp_path: Path) -> None:
             found = ask(f"SELECT debiased_query({text(users[0])}, {directions}, {a}, {b});")
             assert json.loads(found[-1]) == pytest.approx(fix.query(users[0], a, b), abs=1e-5)
         ranked = [int(line) for line in ask(search)]
+        cp.save_adjustment(fix, tmp_path / "FIX")
+        insert, function, requests = blocks("sql", section("pgvector"))
+        insert = insert.replace("FIX/", f"{tmp_path}/FIX/")
+        ask(f"DROP TABLE popularity_fix;\n{insert}\n{function}")
+        tuned, chosen = requests.splitlines()
+        assert [int(line) for line in ask(tuned)] == ranked
+        milder = np.argsort(-items @ fix.query(users[6], 0.3, 0.0))[:20]
+        assert [int(line) for line in ask(chosen)] == milder.tolist() != ranked
         assert ranked == np.argsort(-items @ fix.query(users[6]))[:20].tolist()
         # the transform is computed once, so an index on inner products can serve the search
         plan = ask(
@@ -104,3 +119,49 @@ def test_sql(fix: cp.Adjustment, users: np.ndarray, tmp_path: Path) -> None:
         assert any("Index Scan using items_embedding_idx on items" in line for line in plan)
     finally:
         server.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("title", "package"),
+    [("Qdrant", "qdrant_client"), ("Milvus", "pymilvus"), ("LanceDB", "lancedb"), ("DuckDB", "duckdb")],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # the databases' own
+def test_a_recipe_finds_what_an_exact_search_finds(
+    title: str, package: str, fix: cp.Adjustment, users: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'counterpop[vectordb]')")
+    monkeypatch.chdir(tmp_path)
+    items = np.random.default_rng(2).normal(size=(300, 24)).astype(np.float32)
+    ids = np.arange(300) + 1000
+    names = {"item_ids": ids, "item_vectors": items, "user_vector": users[3], "fix": fix}
+    (recipe,) = blocks("python", section(title))
+    exec(compile(recipe, title, "exec"), names)
+    exact = ids[np.argsort(-items @ fix.query(users[3]))[:20]].tolist()
+    assert names["found"] == exact
+    assert exact != ids[np.argsort(-items @ users[3])[:20]].tolist()
+
+
+def test_the_blocks_for_databases_that_are_not_run_are_at_least_json() -> None:
+    for title, count in (("OpenSearch", 2), ("Elasticsearch", 2), ("Vespa", 1)):
+        found = blocks("json", section(title))
+        assert len(found) == count
+        for block in found:
+            json.loads(block)
+
+
+def test_items_stored_without_popularity_give_the_same_scores_at_every_strength(
+    fix: cp.Adjustment, users: np.ndarray
+) -> None:
+    items = np.random.default_rng(2).normal(size=(300, 24)).astype(np.float32)
+    (recipe,) = blocks("python", section("Graphs (HNSW)"))
+    names = {"item_vectors": items, "user_vector": users[3], "fix": fix}
+    exec(compile(recipe, "graphs", "exec"), names)
+    assert names["stored"] @ names["query"] == pytest.approx(items @ fix.query(users[3]), abs=1e-4)
+    assert names["stored"] @ names["milder"] == pytest.approx(items @ fix.query(users[3], 0.3, 0.0), abs=1e-4)
+    by_activity = cp.Segments("activity", (10.0,), ((1.6, 0.2), (0.4, 0.0)))
+    both = cp.Adjustment(fix.item_direction, fix.user_direction, 0.6, 0.4, by_activity)
+    ours, theirs = (model.segments.strengths_of([3, 50]) for model in (both, both.stored_at(0.8)))
+    scores = items @ both.query(users[:2], *ours).T
+    assert names["stored"] @ both.query(users[:2], *theirs).T == pytest.approx(scores, abs=1e-4)
+    with pytest.raises(cp.InputError, match="from 0 to below 1, got 1"):
+        fix.stored_at(1)

@@ -16,8 +16,9 @@ from rich.console import Console
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, compare
+from counterpop.evaluation import compare
 from counterpop.ledger import GradientPicture
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import (
     RunReport,
     audit_page,
@@ -116,7 +117,7 @@ def test_names_and_settings_are_never_markup(report: RunReport) -> None:
     assert got.count("script") == expected.count("script")
     assert EVIL in got.text
     numbers = [script for script in got.scripts if script.startswith('{"data"')]
-    assert len(numbers) == 10 and not any("<" in script for script in numbers)
+    assert len(numbers) == 11 and not any("<" in script for script in numbers)
     title = Page(run_page.render_runs([report], EVIL))
     assert title.count("script") == expected.count("script")
 
@@ -137,7 +138,7 @@ def test_table_contains_the_numbers_of_the_evaluation(report: RunReport, other: 
     first_minus_second = compare(report.evaluation.adjusted, other.evaluation.adjusted)
     for rows in (report.evaluation.comparison, other.evaluation.comparison, first_minus_second):
         expected += [rows[metric]["difference"] for metric in PER_USER]
-    assert render(report, other).values() == expected
+    assert render(*(replace(one, catalogue=None) for one in (report, other))).values() == expected
 
 
 def test_terminal_table_contains_the_same_numbers_in_80_columns(report: RunReport) -> None:
@@ -176,10 +177,12 @@ def test_words_follow_numbers(report: RunReport, difference: float, p_value: flo
     )
     row = changed.evaluation.comparison["recall"]
     assert verdict("recall", row) == word
+    changed = alone(changed)
     text = render(changed).text
     for claim in {"improved", "worse"} - {word}:  # the explanation quotes both
         assert claim not in text.replace("“Improved”, “worse”", "")
-    assert word in headline(changed)
+    claims = {"improved": "% more of what", "worse": "% less of what", "no clear difference": "(no clear difference)"}
+    assert [claim in headline(changed.evaluation) for claim in claims.values()] == [one == word for one in claims]
     ways = {"improved": "higher", "worse": "lower"}
     assert direction(row) == ways.get(word, word)
     assert verdict("tail_share", row) == ways.get(word, word)
@@ -188,8 +191,8 @@ def test_words_follow_numbers(report: RunReport, difference: float, p_value: flo
 def test_headline_claims_nothing_if_nothing_was_removed(report: RunReport) -> None:
     found = replace(report.evaluation, item_strength=0.0, user_strength=0.0, ordinary=None)
     left = replace(report, evaluation=found)
-    assert headline(left) == "As trained: nothing was removed"
-    assert "does not change the lists" in explanation(left)
+    assert headline(found).startswith("Nothing was removed")
+    assert "instead of" not in explanation(left) and "instead of" in explanation(report)
     assert own_contrasts([left]) == []
     assert "first, adjusted" not in render(left).text
     assert len(render(left).values()) == len(LABELS)  # one row of metrics, and no difference
@@ -205,15 +208,23 @@ def test_gain_and_price_in_two_sentences(report: RunReport) -> None:
     lost, change = found.price, found.ordinary.gain
     assert (lost["lost"], lost["low"], lost["high"]) == (-change["change"], -change["high"], -change["low"])
     assert f"a price of {100 * lost['lost']:.1f}\u00a0% ({100 * lost['low']:.1f} to" in price
-    assert f"price {100 * lost['lost']:.1f}\u00a0%" in render(report).text
     assert gain.startswith("If every item were shown equally often (test pairs)")
     assert price.startswith("As traffic is today (ordinary pairs") and "refit" not in price
     assert "before the refit" in gain_and_price(replace(found, ordinary=replace(found.ordinary, before_refit=True)))[1]
     assert "not known" in gain_and_price(replace(found, ordinary=None))[1]
     assert len(gain_and_price(replace(found, ordinary=None, even=False))) == 1
-    for title in ("Found if items were shown equally", "Found as traffic is today"):
-        assert title in render(report).text
-    assert "as traffic is today)" in headline(report)
+    page = render(report)
+    for one, figure in ((found.gain["change"], "+.1f"), (lost["lost"], ".1f")):
+        assert f"{100 * one:{figure}}\u00a0%".replace("-", "−") in page.text
+    for heading in ("Gain if every item were shown equally often", "Price as traffic is today"):
+        assert heading in page.text
+    assert headline(found).endswith("of what they choose as traffic is today.")
+    assert "not known" in headline(replace(found, ordinary=None)) and "not known" in render(alone(report)).text
+
+
+def alone(report: RunReport) -> RunReport:
+    """The report without ordinary pairs."""
+    return replace(report, evaluation=replace(report.evaluation, ordinary=None))
 
 
 def test_validation_numbers_come_with_a_warning(report: RunReport) -> None:
@@ -225,25 +236,25 @@ def test_what_a_search_tried_is_shown_best_first(report: RunReport) -> None:
     rows = [{"loss": "bpr", "dim": 8 * n, "round": 1 + n // 3, "epochs": 5, "valid": 0.1 * n} for n in (1, 2, 3)]
     found = {"sentence": "Chosen: <b>.", "leaderboard": rows, "importance": {"dim": 0.75, "loss": 0.25}}
     page = render_runs([replace(report, settings={"search": found})], "t")
-    section = page[page.index("How the settings were chosen") :]
-    places = [section.index(f"<td>{dim}</td>") for dim in (24, 16, 8)]
+    section = page[page.index("<h2>Settings tried") :]
+    places = [section.index(f'data-label="dim">{dim}</td>') for dim in (24, 16, 8)]
     assert places == sorted(places)
     assert "Chosen: &lt;b&gt;." in section
     assert '"x":[0.75,0.25]' in section
-    assert "How the settings were chosen" not in render_runs([report], "t")
+    assert "Settings tried" not in render_runs([report], "t")
 
 
 def test_truth_is_shown_if_known(report: RunReport) -> None:
     assert "True favourites" not in render(report).text
     text = render(replace(report, truth={"plain": 0.123, "adjusted": 0.321})).text
-    assert re.search(r"True favourites found12\.3 → 32\.1\s%", text)
+    assert re.search(r"True favourites found: 12\.3\s% → 32\.1\s%", text)
 
 
 def test_a_sentence_replaces_what_a_run_lacks(report: RunReport) -> None:
     whole = render(report)
-    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (10, 0, 1)
+    assert (whole.count("div", "plot"), whole.count("p", "missing"), whole.count("select")) == (11, 0, 1)
     bare = render(replace(report, grid=None, ledger=None, history=(), settings={}))
-    assert (bare.count("div", "plot"), bare.count("p", "missing"), bare.count("select")) == (4, 3, 0)
+    assert (bare.count("div", "plot"), bare.count("p", "missing"), bare.count("select")) == (6, 3, 0)
     for sentence in ("kept no ledger", "has no grid of strengths", "has no training history"):
         assert f"first {sentence}" in bare.text
     assert "has no frontier of gain against price" in render(replace(report, tuning=None)).text
@@ -251,17 +262,19 @@ def test_a_sentence_replaces_what_a_run_lacks(report: RunReport) -> None:
 
 def test_the_frontier_shows_gain_against_price_and_names_three_points(report: RunReport) -> None:
     told = report.tuning
-    line, plain, *points = figures.frontier(told["frontier"], told["points"], "recall").data
-    assert list(zip(line.x, line.y, strict=True)) == [(p["price"], p["gain"]) for p in told["frontier"]]
+    base = report.grid.at(0.0, 0.0)["recall"]
+    line, plain, *points = figures.frontier(told, (base, base), "gain").data
+    assert list(zip(line.x, line.y, strict=True)) == [(p["price"], p["gain"] / base) for p in told["frontier"]]
     assert (plain.name, plain.x, plain.y, plain.marker.color) == ("Plain", (0.0,), (0.0,), figures.PLAIN)
     assert [trace.name.split(",")[0] for trace in points] == ["Gain", "Balanced", "Free"]
     for trace, point in zip(points, told["points"].values(), strict=True):
-        assert (trace.x[0], trace.y[0], trace.marker.color) == (point["price"], point["gain"], figures.ADJUSTED)
-        assert trace.y[0] + trace.error_y.array[0] == pytest.approx(point["high"])
+        assert (trace.x[0], trace.y[0], trace.marker.color) == (point["price"], point["gain"] / base, figures.ADJUSTED)
+        assert trace.y[0] + trace.error_y.array[0] == pytest.approx(point["high"] / base)
+        assert ("used here" in trace.text[0]) == (trace is points[0])
         assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(point["price_low"])
         assert ("not proven" in trace.name) == (not point["proven"])
     text = render(report).text
-    assert told["sentence"].replace(" %", "\u00a0%") in text and "Gain against price" in text
+    assert told["sentence"].replace(" %", "\u00a0%") in text and "gain against price" in text
 
 
 def test_intervals_may_be_missing(report: RunReport) -> None:

@@ -106,3 +106,17 @@ def test_a_search_stops_when_asked(split: cp.Split, tmp_path: Path) -> None:
 def test_time_must_be_a_number_above_0(split: cp.Split, minutes: float) -> None:
     with pytest.raises(cp.InputError, match="minutes must be a number above 0"):
         cp.search(split, minutes=minutes)
+
+
+def test_the_last_training_of_a_search_goes_on_as_it_began(split: cp.Split, tmp_path: Path) -> None:
+    seen: list[cp.Progress] = []
+    options = {"minutes": 0.02, "storage": tmp_path / "search", "checkpoint": tmp_path / "point", "backbone": "mf"}
+    options |= {"dim": 8, "on_progress": seen.append, **FEW}
+    with pytest.raises(Interrupted) as caught:
+        cp.search(split, should_stop=lambda: seen[-1].stage.startswith("train") and seen[-1].epoch == 12, **options)
+    kept = caught.value.run
+    assert kept is not None and kept.settings["interrupted"] == 12
+    seen.clear()
+    run = cp.search(split, **options)
+    assert seen[0].stage.startswith("train") and seen[0].epoch == 13  # nothing is tried again
+    assert run.settings["search"]["leaderboard"][0]["loss"] == run.settings["loss"] == kept.settings["loss"]

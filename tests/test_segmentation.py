@@ -10,8 +10,8 @@ from builders import random_log
 from counterpop.adjustment import Segments
 from counterpop.debiasing import hold_out, search
 from counterpop.directions import find_directions
-from counterpop.evaluation import PER_USER
 from counterpop.interactions import Interactions, head
+from counterpop.metrics.resampling import PER_USER
 from counterpop.runs import Model
 from counterpop.segmentation import PARTS, Division, choose_segments, divide
 from counterpop.tuning import STRENGTHS, Grid, search_strengths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -38,10 +39,11 @@ from counterpop.folding import fold_in, ridge
 from counterpop.readers import read_names
 from counterpop.serving import connections
 from counterpop.serving.app import create_app
-from counterpop.serving.guard import LOOPBACK, Limits
+from counterpop.serving.guard import LOOPBACK, Counts, Guard, Limits
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel, find
 from counterpop.serving.server import TokenFile, read_tokens
+from counterpop.serving.turns import EACH
 from counterpop.serving.watching import Watch, load_served, source_of
 from serving_run import ITEMS, Server, make_run, serving
 
@@ -152,13 +154,13 @@ def test_folding_in_solves_one_system_of_equations_at_a_time() -> None:
 
 
 def test_a_folded_history_recommends_nearly_as_well_as_the_trained_vector(model: ServedModel) -> None:
-    trial = model.trial
-    users = np.flatnonzero(model.valid.user_counts).astype(np.int32)
+    trial, valid = model.parts[0]
+    users = np.flatnonzero(valid.user_counts).astype(np.int32)
     train = trial.seen
     histories = [train.item_ix[train.user_starts[u] : train.user_starts[u + 1]] for u in users]
     folded, _ = model.recommend_to(histories, 20)
     trained, _ = trial.recommend(users, 20)
-    measured = [cp.measure(lists, users, train, model.valid, resamples=0) for lists in (folded, trained)]
+    measured = [cp.measure(lists, users, train, valid, resamples=0) for lists in (folded, trained)]
     chance = 20 / ITEMS
     assert measured[0].recall > 0.8 * measured[1].recall > 1.5 * chance
 
@@ -204,7 +206,7 @@ def test_a_refit_run_serves_its_second_model_and_measures_its_first(tmp_path: Pa
     served, saved = load_served(run), cp.load_run(run)
     assert saved.run.refit is not None
     assert np.array_equal(served.vectors.item_vectors, saved.run.refit.embeddings.item_vectors)
-    trial = served.trial
+    trial = served.parts[0][0]
     assert np.array_equal(trial.embeddings.item_vectors, saved.run.model.embeddings.item_vectors)
     measured, grid = measure_stops(served), saved.grid
     assert grid is not None
@@ -540,6 +542,29 @@ def test_probes_are_answered_beyond_the_limit_on_connections(
     assert "20 connections are open, which is the limit" in caplog.text
 
 
+def test_a_probe_does_not_wait_for_a_crowd() -> None:
+    started: list[str] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        started.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(guard: Guard, path: str) -> None:
+        async def say(message: Any) -> None:
+            pass
+
+        await guard({"type": "http", "method": "GET", "path": path, "headers": []}, say, say)  # type: ignore[arg-type]
+
+    async def crowd() -> None:
+        guard = Guard(inner, Counts(), (), limits=Limits())
+        await asyncio.gather(*(ask(guard, f"/{n}") for n in range(200)), ask(guard, "/healthz"))
+
+    asyncio.run(crowd())
+    assert started.index("/healthz") == EACH  # in the first round, after those whose turn it was
+    assert [path for path in started if path != "/healthz"] == [f"/{n}" for n in range(200)]
+
+
 def test_wrong_tokens_are_limited_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with serving(folder / "run", tokens=[TOKEN]) as (server, _):
         wrong = {"Authorization": f"Bearer {TOKEN}x"}
@@ -805,7 +830,7 @@ def test_the_command_refuses_in_one_sentence(folder: Path, words: list[str], sen
 def test_the_command_needs_a_run_and_a_free_port(folder: Path) -> None:
     result = CliRunner().invoke(main, ["serve", str(folder), "--port", "0"])
     assert result.exit_code == 1
-    assert "is not a run folder" in result.stderr
+    assert "is not a run or adjustment folder" in result.stderr
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(main, ["serve", str(folder / "run"), "--port", str(port)])

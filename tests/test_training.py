@@ -248,7 +248,7 @@ def test_plain_training_has_no_ledger_and_other_vectors(split: Split) -> None:
         ({"negative_power": float("nan")}, "negative_power must be a finite number of at least 0, got nan"),
         ({"reg": -1.0}, "reg must be a finite number of at least 0, got -1.0"),
         ({"reg": 30.0}, "reg must be below 1/lr = .*, got 30.0"),
-        ({"speed": 3}, "'speed' is not a setting; there are backbone, method, "),
+        ({"speed": 3}, "'speed' is not a setting; did you mean 'seed'\\? There are backbone, method, "),
     ],
 )
 def test_wrong_settings_are_refused_in_a_sentence(split: Split, settings: dict, sentence: str) -> None:

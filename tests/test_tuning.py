@@ -16,8 +16,9 @@ from counterpop.adjustment import adjust
 from counterpop.directions import Directions, find_directions, lean_of
 from counterpop.embeddings import Embeddings
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, evaluate, measure, measure_model
+from counterpop.evaluation import evaluate, measure, measure_model
 from counterpop.interactions import Interactions, join, pair_keys
+from counterpop.metrics.resampling import PER_USER
 from counterpop.ranking import rank, tie_order
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, Dials, Model, Run
@@ -559,7 +560,7 @@ def test_strengths_differ_by_user_where_users_differ(tmp_path: Path) -> None:
     artifacts.save_run(run, tmp_path / "run", split)
     artifacts.save_tuning(tmp_path / "run", own, own.grid, own.to_json())
     assert np.array_equal(artifacts.load(tmp_path / "run").recommend(users)[0], lists)
-    valid = artifacts.load_run(tmp_path / "run").recommender(split.development, "valid")
+    valid = artifacts.load_run(tmp_path / "run").recommender("valid")
     assert evaluate(valid, split, on="valid", resamples=0).adjusted.recall == pytest.approx(figures[1])
     with pytest.raises(InputError, match="item vectors cannot hold strengths that differ by user"):
         adjust(own.embeddings, own)

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterpop import spark, sql
+    from counterpop import adapters, reporting, spark, sql
     from counterpop.adjustment import Adjustment, Segments, adjust
     from counterpop.artifacts import (
         load,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_labels, read_names, read_recommendations
     from counterpop.recommender import Recommender
+    from counterpop.reporting import report
     from counterpop.runs import Dials, Model, Run
     from counterpop.splits import (
         Development,
@@ -58,7 +59,21 @@ if TYPE_CHECKING:
         split_temporal,
         split_uniform,
     )
-    from counterpop.training import DICE, IPS, MACR, CausE, Gradient, Method, Plain, Settings, search, train
+    from counterpop.training import (
+        DICE,
+        IPS,
+        MACR,
+        PAAC,
+        CausE,
+        Gradient,
+        Method,
+        Plain,
+        Settings,
+        SimGCL,
+        search,
+        train,
+    )
+    from counterpop.training.ensembles import combine
     from counterpop.training.methods import METHODS
     from counterpop.tuning import Grid, Tuned, choose_strengths, search_strengths, tune
     from counterpop.worlds import World, make_world
@@ -88,15 +103,104 @@ _HOMES = {
     "runs": "Dials Model Run",
     "splits": "Development Split split_as_given split_from_logs split_intervened split_mixed "
     "split_random split_temporal split_uniform",
-    "training": "CausE DICE Gradient IPS MACR Method Plain Settings search train",
+    "training": "CausE DICE Gradient IPS MACR Method PAAC Plain Settings SimGCL search train",
+    "training.ensembles": "combine",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
+    "reporting": "report",
     "worlds": "World make_world",
 }
-_MODULES = "spark", "sql"  # used by their own names: cp.spark.debias, cp.sql.write_audit
+_MODULES = ("adapters", "reporting", "spark", "sql")  # used by their own names: cp.sql.write_audit
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted([*_HOME_OF, *_MODULES])
+# literal, because type checkers and editors read it; a test compares it with the table
+__all__ = [
+    "DICE",
+    "IPS",
+    "MACR",
+    "METHODS",
+    "NUMBERS",
+    "PAAC",
+    "Adjustment",
+    "Audit",
+    "CausE",
+    "CounterpopError",
+    "CounterpopWarning",
+    "DebiasSettings",
+    "Debiasing",
+    "Development",
+    "Dials",
+    "Directions",
+    "Drift",
+    "Embeddings",
+    "Evaluation",
+    "Gradient",
+    "Grid",
+    "InputError",
+    "Interactions",
+    "Ledger",
+    "Measures",
+    "Method",
+    "Model",
+    "Plain",
+    "Recommender",
+    "Run",
+    "Segments",
+    "Settings",
+    "SimGCL",
+    "Split",
+    "Tuned",
+    "World",
+    "adapters",
+    "adjust",
+    "audit",
+    "audit_model",
+    "calibrated_lists",
+    "check_drift",
+    "choose_calibration",
+    "choose_strengths",
+    "combine",
+    "compare",
+    "correct",
+    "debias",
+    "evaluate",
+    "find_directions",
+    "gradient_picture",
+    "head",
+    "join",
+    "load",
+    "load_adjustment",
+    "load_development",
+    "load_run",
+    "load_split",
+    "make_world",
+    "mean_by_rank",
+    "measure",
+    "rank",
+    "read_interactions",
+    "read_labels",
+    "read_names",
+    "read_recommendations",
+    "report",
+    "reporting",
+    "save_adjustment",
+    "save_run",
+    "save_split",
+    "save_tuning",
+    "search",
+    "search_strengths",
+    "spark",
+    "split_as_given",
+    "split_from_logs",
+    "split_intervened",
+    "split_mixed",
+    "split_random",
+    "split_temporal",
+    "split_uniform",
+    "sql",
+    "train",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -110,4 +214,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return ["__doc__", "__version__", *__all__]

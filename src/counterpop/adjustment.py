@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
+from counterpop.presentation import Shown
 
 SegmentBy = Literal["activity", "head-taste"]
 
@@ -36,8 +37,8 @@ class Segments:
         return item, user
 
 
-@dataclass(frozen=True, eq=False)
-class Adjustment:
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjustment(Shown):
     """Two unit vectors and two strengths: all that is needed to remove popularity from a score.
 
     Strength 0 changes nothing, 1 removes the direction, and above 1 it changes sign.
@@ -61,6 +62,32 @@ class Adjustment:
     def with_strengths(self, item_strength: float, user_strength: float) -> Self:
         """The same directions at other strengths, the same for all users."""
         return replace(self, item_strength=item_strength, user_strength=user_strength, lean=0.0)
+
+    def stored_at(self, strength: float) -> Adjustment:
+        """The adjustment that gives the same scores on item vectors stored at an item strength of `strength`, below 1.
+
+        An HNSW graph built on inner products leads to long, popular vectors and misses others. Built on items that have
+        most of the popular direction removed, it finds more, and every strength can still be asked for: with
+        Q' = Q - c (Q.q) q in the index, item strength 1 - (1 - a) / (1 - c) ranks as a does on Q.
+
+        >>> fix = Adjustment(*np.eye(2, dtype=np.float32), item_strength=0.7, user_strength=0.5)
+        >>> items, u = np.array([[3, 4], [5, 1]], dtype=np.float32), np.array([1.0, 2.0])
+        >>> stored = items - 0.75 * (items @ fix.item_direction)[:, None] * fix.item_direction
+        >>> np.allclose(stored @ fix.stored_at(0.75).query(u), items @ fix.query(u))
+        True
+        """
+        if not 0 <= strength < 1:
+            raise InputError(f"the strength that items are stored at must be from 0 to below 1, got {strength}")
+
+        def convert(item_strength: float) -> float:
+            return 1 - (1 - item_strength) / (1 - strength)
+
+        segments = self.segments and replace(
+            self.segments, strengths=tuple((convert(a), b) for a, b in self.segments.strengths)
+        )
+        directions = self.item_direction, self.user_direction
+        lean = self.lean / (1 - strength)
+        return Adjustment(*directions, convert(self.item_strength), self.user_strength, segments, lean)
 
     def query(
         self,

@@ -15,6 +15,7 @@ from counterpop.encoding import to_json
 from counterpop.errors import InputError
 from counterpop.locks import locked
 from counterpop.outputs import replacing
+from counterpop.readers import LabelSources
 from counterpop.recommender import Recommender
 from counterpop.reporting import RunReport, summarise, write_audit, write_report
 from counterpop.splits import split_uniform
@@ -28,6 +29,15 @@ SETTINGS: dict[str, Any] = {"dim": 64, "lr": 0.05, "sampling": "interactions", "
 SETTINGS |= {"loss": "bpr", "negative_power": 0.0, "refit": False}
 MARK = "demo.json"  # what a demo was made with; a folder without it is not ours
 RUNS = {"run": "gradient", "baseline": "plain"}  # folders and their methods
+NAMES = "items.csv"
+NAME_STREAM = 800
+GENRES = ("Adventure", "Comedy", "Crime", "Drama", "Fantasy", "Romance", "Science fiction", "Western")
+FIRST = """Amber Broken Crooked Distant Electric Forgotten Gentle Hidden Iron Last Midnight Northern Open Paper Quiet
+    Restless Silver Third Unlikely Velvet Wandering Winter Yellow Borrowed Burning Empty Golden Hollow Little
+    Second Secret Silent"""
+SECOND = """Afternoon Bridge Carnival Daughter Engine Festival Garden Harbour Island Journey Kitchen Lighthouse Mirror
+    Neighbour Orchard Passenger Question River Station Theatre Umbrella Voyage Witness Year Balloon Compass
+    Door Echo Letter Mountain Promise Shadow"""
 
 
 def make_demo(
@@ -40,7 +50,7 @@ def make_demo(
     force: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, RunReport]:
-    """Writes a log, its split, two runs, report.html and audit.html into a folder; returns the reports by run.
+    """Writes a log, items.csv with titles, its split, two runs, report.html and audit.html; returns the reports by run.
 
     A folder that already holds a demo is replaced only with `force`; one that holds anything else, never.
     `on_progress` is called as by `train`, for both runs.
@@ -69,11 +79,13 @@ def _make(
     columns = {"user": log.user_ids[log.user_ix], "item": log.item_ids[log.item_ix]}
     with replacing(folder / "log.parquet") as part:
         pl.DataFrame(columns).write_parquet(part)
+    with replacing(folder / NAMES) as part:
+        name_items(world, seed).write_csv(part)
     split = split_uniform(log, seed=seed)
     artifacts.save_split(split, folder / "split")
     reports = {}
     for name, method in RUNS.items():
-        run = train(split, method=method, epochs=epochs, seed=seed, on_progress=on_progress, **SETTINGS)
+        run = train(split, method=method, epochs=epochs, seed=seed, on_progress=on_progress, progress=False, **SETTINGS)
         path = folder / name
         artifacts.save_run(run, path, folder / "split")
         if run.model.dials is not None:
@@ -82,10 +94,31 @@ def _make(
         model = artifacts.load(path)
         models = {"plain": model.with_strengths(0.0, 0.0), "adjusted": model}
         truth = {way: find_favourites(world, one) for way, one in models.items()}
-        reports[name] = replace(summarise(path), truth=truth)
+        about = LabelSources(folder / NAMES, categories=("genre",))
+        reports[name] = replace(summarise(path, about=about), truth=truth)
     write_report(list(reports.values()), folder / "report.html")
-    write_audit(artifacts.audit_run(folder / "run").audits, folder / "audit.html")
+    write_audit(artifacts.audit_saved(folder / "run", about=about).audits, folder / "audit.html")
     return reports
+
+
+def name_items(world: World, seed: int = 0) -> pl.DataFrame:
+    """Invented titles, and genres by taste: the dimension in which an item's taste is strongest, as a table.
+
+    Titles repeat with a number beyond about a thousand items.
+
+    >>> name_items(make_world(50, 40)).columns
+    ['item', 'title', 'genre']
+    """
+    n_items = world.log.n_items
+    first, second = FIRST.split(), SECOND.split()
+    place = np.random.default_rng([seed, NAME_STREAM]).permutation(len(first) * len(second))
+    titles = []
+    for item in range(n_items):
+        again, at = divmod(item, len(place))
+        one, two = divmod(int(place[at]), len(second))
+        titles.append(f"{first[one]} {second[two]}{f' {again + 1}' if again else ''}")
+    genres = np.array(GENRES)[np.abs(world.item_taste).argmax(axis=1) % len(GENRES)]
+    return pl.DataFrame({"item": world.log.item_ids, "title": titles, "genre": genres})
 
 
 def find_favourites(world: World, model: Recommender, k: int = 20) -> float:

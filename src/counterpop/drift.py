@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.adjustment import Adjustment
-from counterpop.debiasing import DebiasSettings, Effect, as_embeddings, hold_out, in_order_of
+from counterpop.debiasing import DebiasOptions, DebiasSettings, Effect, as_embeddings, hold_out, in_order_of
 from counterpop.debiasing.trials import effect_of, measure_on, tune_on
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, RowIds, pair_keys
+from counterpop.presentation import Shown
 from counterpop.runs import Model
 from counterpop.tuning import Target
 
@@ -27,8 +28,8 @@ SENTENCES: dict[Verdict, str] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Drift:
+@dataclass(frozen=True, eq=False, repr=False)
+class Drift(Shown):
     """An adjustment on new data, compared with the plain vectors and with a new adjustment."""
 
     item_cosine: float
@@ -68,7 +69,7 @@ def check_drift(
     trained_on: Interactions | None = None,
     user_ids: RowIds = None,
     item_ids: RowIds = None,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> Drift:
     """Whether directions and strengths still fit the vectors in use and a new log.
 
@@ -79,7 +80,7 @@ def check_drift(
     switched off if it is no better, and is unproven in between. A cosine far from 1 is no reason to renew it: only
     better lists are. Strengths by segment are ignored.
     """
-    chosen = DebiasSettings.of(settings)
+    chosen = DebiasSettings.of(settings, check_drift)
     first = interactions if trained_on is None else trained_on
     vectors = as_embeddings(user_vectors, item_vectors, first, user_ids, item_ids)
     if vectors.dim != len(adjustment.item_direction):
@@ -89,7 +90,7 @@ def check_drift(
         )
     new = in_order_of(interactions, vectors, chosen.drop_unknown)
     log = new if trained_on is None else in_order_of(trained_on, vectors, chosen.drop_unknown)
-    trial = hold_out(log, None if trained_on is None else new, chosen.seed)
+    trial = hold_out(log, None if trained_on is None else new, chosen.seed, chosen.users)
     tested = np.isin(pair_keys(new), pair_keys(trial.parts[0].test))  # a new adjustment must not see these
     directions = find_directions(Model(vectors), new.rows(~tested), chosen.item_direction, chosen.user_direction)
     _, frontier = tune_on(trial, vectors, directions, chosen)

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from counterpop.embeddings import check_same_ids
 from counterpop.errors import InputError
-from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys
+from counterpop.interactions import IntArray, Interactions, gini, head, pair_keys, pairs_of, rows_of
 from counterpop.metrics import popularity
 from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall, weigh_hits
 from counterpop.metrics.popularity import HEAD_GROUPS, places_by_group, popularity_groups
+from counterpop.metrics.resampling import PER_USER, RESAMPLES, Interval, batches, intervals_of, quantiles, resamples_of
+from counterpop.panels import Sample, Users, hold_panel
+from counterpop.presentation import Pictured, Shown
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
 
 On = Literal["valid", "test", "ordinary"]
-PER_USER = ("recall", "hit_rate", "ndcg", "average_popularity", "tail_share")
-RESAMPLES = 1000
-_WHOLE_RESAMPLES = 200  # for coverage and Gini, which need all lists in every resample
-_COLUMNS = (5, 10, 11 + HEAD_GROUPS, 12 + 2 * HEAD_GROUPS)  # where parts of `_intervals` columns begin after the first
-_BATCH = 2_000_000  # users drawn at a time, over all resamples
-BOOTSTRAP_STREAM, TEST_STREAM = 300, 301
-
-Interval = tuple[float, float]
+TEST_STREAM = 301
 
 
-@dataclass(frozen=True, eq=False)
-class Measures:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measures(Shown):
     """The metrics of a set of lists: means over users, metrics of all lists together, 95 % bootstrap intervals."""
 
     recall: float
@@ -53,18 +48,17 @@ class Measures:
     """(B,) positions of the users: those with at least one held-out item."""
     weights: NDArray[np.float64]
     """(B,) how much each user counts: 1, unless the held-out pairs have weights (see `weigh_hits`)."""
-    held: str
+    held: str = field(repr=False)
     """A fingerprint of the held-out pairs and the length of the lists; only equal ones can be compared."""
 
     def to_json(self) -> dict[str, Any]:
         """The metrics without the arrays."""
-        names = (*PER_USER, "coverage", "gini")
-        figures: dict[str, Any] = {name: getattr(self, name) for name in names}
+        figures: dict[str, Any] = {name: getattr(self, name) for name in (*PER_USER, "coverage", "gini")}
         return figures | {"groups": [dict(g) for g in self.groups], "intervals": dict(self.intervals)}
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Pictured):
     """One model, plain and adjusted, on the same users."""
 
     k: int
@@ -83,6 +77,8 @@ class Evaluation:
     """Whether this was measured on the model before a refit, because the refit was trained on these pairs."""
     ordinary: Evaluation | None = None
     """The same on ordinary pairs, drawn as traffic is today; None if the split has none."""
+    sample: Sample | None = None
+    """Which users were measured, if not all who have held-out pairs."""
 
     @property
     def price(self) -> Mapping[str, float] | None:
@@ -109,6 +105,7 @@ class Evaluation:
             "gain": self.gain,
             "even": self.even,
             "before_refit": self.before_refit,
+            "sample": self.sample and self.sample.to_json(),
         } | (
             {}
             if self.on == "ordinary"
@@ -122,6 +119,7 @@ def evaluate(
     on: On = "test",
     k: int = 20,
     *,
+    users: Users = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     threads: int | None = None,
@@ -136,6 +134,9 @@ def evaluate(
     Validation and ordinary pairs are measured on the model that was not trained on them (after a refit,
     `recommender.trial` at the same strengths), and those lists leave out train only. Test and validation come with the
     same for ordinary pairs, if the split has some: `Evaluation.ordinary`.
+
+    `users` is "all", a number, or None for all unless there are too many (see `panels`); the users drawn depend on the
+    split and the seed only, so that models can be compared.
     """
     known = split.development
     parts = {"test": split.test, "valid": known.valid, "ordinary": known.ordinary}
@@ -143,6 +144,11 @@ def evaluate(
     if held is None:
         there = " or ".join(repr(name) for name, part in parts.items() if part is not None)
         raise InputError(f"on must be {there} for this split, got {on!r}; `split --ordinary 0.05` adds 'ordinary'")
+    if not len(held):
+        raise InputError(
+            f"there are no {on} pairs to measure on, because debias was given no later log; pass one as holdout "
+            "(--holdout FILE)"
+        )
     strengths = recommender.item_strength, recommender.user_strength
     adjusted, log = recommender, known.refit_train() if recommender.refit else known.train
     if on != "test":
@@ -151,6 +157,7 @@ def evaluate(
         first = recommender.trial or recommender
         first = replace(first.with_strengths(*strengths), lean=recommender.lean)
         adjusted, log = replace(first, seen=known.train), known.train
+    held, sample = hold_panel(held, known.train, users, seed)
     how: dict[str, Any] = {"resamples": resamples, "seed": seed, "threads": threads}
     before, after = (
         measure_model(model, held, k, log=log, **how) for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
@@ -162,7 +169,8 @@ def evaluate(
         gain=relative_change(after, before, seed=seed),
         even=on != "ordinary" and split.manifest.even,
         before_refit=recommender.refit and on != "test",
-        ordinary=evaluate(recommender, split, "ordinary", k, **how) if can_price else None,
+        ordinary=evaluate(recommender, split, "ordinary", k, users=users, **how) if can_price else None,
+        sample=sample,
     )
 
 
@@ -181,15 +189,16 @@ def measure_model(
     Popularity is counted in `log`, by default what the lists leave out. No held-out pair may be left out of them.
     """
     check_same_ids(recommender.embeddings, held)
-    hidden = np.intersect1d(pair_keys(held), pair_keys(recommender.seen), assume_unique=True)
+    users, seen = np.flatnonzero(held.user_counts).astype(np.int32), recommender.seen
+    mine = seen.rows(rows_of(seen, users))
+    hidden = np.intersect1d(pair_keys(held), pair_keys(mine), assume_unique=True)
     if len(hidden):
         raise InputError(
             f"held-out pairs must not be among the items that lists leave out, but {len(hidden)} of {len(held)} are; "
             "use a model whose `seen` has only train and validation pairs of this split"
         )
-    users = np.flatnonzero(held.user_counts).astype(np.int32)
     lists, _ = recommender.recommend(users, k, threads=threads)
-    return measure(lists, users, recommender.seen if log is None else log, held, resamples=resamples, seed=seed)
+    return measure(lists, users, seen if log is None else log, held, resamples=resamples, seed=seed)
 
 
 def measure(
@@ -222,9 +231,9 @@ def measure(
     group_of = popularity_groups(counts)
     shown = places_by_group(lists, group_of, HEAD_GROUPS + 1, lists >= 0)
     found = places_by_group(lists, group_of, HEAD_GROUPS + 1, hits)
-    wanted = np.zeros((held.n_users, HEAD_GROUPS + 1))
-    np.add.at(wanted, (held.user_ix, group_of[held.item_ix]), 1)
-    wanted = wanted[users]
+    row, item = pairs_of(held, users)
+    wanted = np.zeros((len(users), HEAD_GROUPS + 1))
+    np.add.at(wanted, (row, group_of[item]), 1)
     exposed = popularity.exposure(lists, held.n_items)
     groups = tuple(
         {
@@ -237,7 +246,7 @@ def measure(
     values = np.column_stack([*per_user.values()])
     known = weights[:, None] * np.isfinite(values)  # an empty list has no popularity
     columns = np.column_stack([weights[:, None] * np.nan_to_num(values), known, shown, found, wanted])
-    intervals = _intervals(columns.astype(np.float32), lists, exposed, resamples, seed) if resamples else {}
+    intervals = intervals_of(columns.astype(np.float32), lists, exposed, resamples, seed) if resamples else {}
     means = {name: float(columns[:, n].copy().sum() / known[:, n].sum()) for n, name in enumerate(per_user)}
     return Measures(
         **means,
@@ -268,12 +277,12 @@ def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int 
     difference = np.where(known > 0, difference * first.weights[:, None], 0)
     users = np.maximum(1e-12, known.sum(axis=0))
     mean = difference.sum(axis=0) / users
-    drawn = _resamples(len(difference), RESAMPLES, seed)
+    drawn = resamples_of(len(difference), RESAMPLES, seed)
     resampled = np.concatenate([(weights @ difference) / np.maximum(1e-12, weights @ known) for weights in drawn])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     generator = np.random.default_rng([seed, TEST_STREAM])
     beyond = np.zeros(len(PER_USER))
-    for batch in _batches(rounds, len(difference)):
+    for batch in batches(rounds, len(difference)):
         signs = generator.integers(0, 2, (batch, len(difference)), dtype=np.int8) * 2 - 1
         flipped = signs.astype(np.float32) @ difference.astype(np.float32) / users
         beyond += (np.abs(flipped) >= np.abs(mean) * (1 - 1e-6)).sum(axis=0)
@@ -289,62 +298,7 @@ def relative_change(first: Measures, second: Measures, *, seed: int = 0) -> dict
     sides = np.column_stack([one.per_user["recall"] * one.weights for one in (first, second)])
     if not sides[:, 1].any():
         return None
-    sums = np.concatenate([weights @ sides for weights in _resamples(len(sides), RESAMPLES, seed)])
+    sums = np.concatenate([weights @ sides for weights in resamples_of(len(sides), RESAMPLES, seed)])
     sums = sums[sums[:, 1] > 0]  # a resample may have no hit to compare with
-    low, high = _quantiles(sums[:, 0] / sums[:, 1] - 1)
+    low, high = quantiles(sums[:, 0] / sums[:, 1] - 1)
     return {"change": float(sides[:, 0].sum() / sides[:, 1].sum() - 1), "low": low, "high": high}
-
-
-def _resamples(n_users: int, resamples: int, seed: int) -> Iterator[NDArray[np.float32]]:
-    """Bootstrap weights (R, B) in batches: how often each user was drawn. Equal seeds give equal weights."""
-    generator = np.random.default_rng([seed, BOOTSTRAP_STREAM])
-    for batch in _batches(resamples, n_users):
-        drawn = generator.integers(0, n_users, (batch, n_users), dtype=np.int32)
-        yield np.stack([np.bincount(row, minlength=n_users) for row in drawn]).astype(np.float32)
-
-
-def _batches(rounds: int, n_users: int) -> Iterator[int]:
-    """Sizes of batches of rounds that keep memory bounded."""
-    most = max(1, _BATCH // n_users)
-    for start in range(0, rounds, most):
-        yield min(most, rounds - start)
-
-
-def _intervals(
-    columns: NDArray[np.float32], lists: IntArray, exposed: NDArray[np.int64], resamples: int, seed: int
-) -> dict[str, Interval]:
-    """95 % intervals by bootstrap over users.
-
-    Resampling repeats some users and drops others, which hides items, so resampled coverage and Gini are biased.
-    Their intervals are therefore the spread of the resampled values, centred on the measured value.
-    """
-    n_users, n_items = len(lists), len(exposed)
-    filled = lists >= 0
-    rows = np.repeat(np.arange(n_users), filled.sum(axis=1))
-    shows = csr_array((np.ones(len(rows), np.float32), (lists[filled], rows)), shape=(n_items, n_users))
-    sums = []
-    whole: list[tuple[float, float]] = []
-    for drawn in _resamples(n_users, resamples, seed):
-        sums.append(drawn @ columns)
-        if len(whole) < _WHOLE_RESAMPLES:
-            for weight in drawn[: _WHOLE_RESAMPLES - len(whole)]:
-                again = shows @ weight
-                whole.append((float(np.mean(again > 0)), gini(again)))
-    total, known, shown, found, wanted = np.split(np.concatenate(sums), _COLUMNS, axis=1)
-    means = total / np.maximum(1e-12, known)
-    intervals = {name: _quantiles(means[:, n]) for n, name in enumerate(PER_USER)}
-    measured = {"coverage": np.mean(exposed > 0), "gini": gini(exposed)}
-    for (name, value), resampled in zip(measured.items(), np.array(whole).T, strict=True):
-        intervals[name] = _quantiles(np.clip(resampled - resampled.mean() + value, 0, 1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        frequency, found = shown / shown.sum(axis=1, keepdims=True), found / wanted
-    for g in range(shown.shape[1]):
-        intervals[f"group_{g + 1}_frequency"] = _quantiles(frequency[:, g])
-        if np.isfinite(found[:, g]).all():
-            intervals[f"group_{g + 1}_recall"] = _quantiles(found[:, g])
-    return intervals
-
-
-def _quantiles(values: NDArray[np.floating]) -> Interval:
-    low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)

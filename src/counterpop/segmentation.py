@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.adjustment import SegmentBy, Segments
-from counterpop.evaluation import PER_USER
 from counterpop.interactions import BoolArray, IntArray, Interactions, head
+from counterpop.metrics.resampling import PER_USER
 from counterpop.tuning import LOWER_IS_BETTER, Grid, Target, choose_strengths
 
 PARTS = 3  # thirds of the users

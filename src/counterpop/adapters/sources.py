@@ -1,22 +1,13 @@
-"""`debias` and `check_drift` on files, as the command line runs them."""
+"""Where vectors are read from: plain files or a saved model, and ids of their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from counterpop.adapters.files import read_ids, read_model, read_vectors
 from counterpop.adapters.vectors import Vectors
-from counterpop.adjustment import adjust
-from counterpop.artifacts import claimed, load_with_origin, save_adjustment
-from counterpop.debiasing import Debiasing, DebiasSettings, debias
-from counterpop.drift import Drift, check_drift
 from counterpop.errors import InputError
-from counterpop.readers import read_interactions
-from counterpop.reporting import debiasing_page
 
 
 @dataclass(frozen=True)
@@ -46,72 +37,3 @@ class Sources:
             user_ids=own_users if user_ids is None else user_ids,
             item_ids=own_items if item_ids is None else item_ids,
         )
-
-
-def debias_files(
-    sources: Sources,
-    interactions: str | Path,
-    out: str | Path,
-    *,
-    holdout: str | Path | None = None,
-    columns: Mapping[str, Any] = MappingProxyType({}),
-    write_vectors: bool = False,
-    force: bool = True,
-    **settings: Any,
-) -> Debiasing:
-    """Runs `debias` on files and writes the adjustment and its report into the folder `out`.
-
-    `columns` are keywords of `read_interactions` for both logs. The folder also records where everything came from, for
-    `check_files`.
-    """
-    chosen = DebiasSettings.of(settings)
-    with claimed(out, "adjustment", force):
-        chosen.report("reading")
-        vectors = sources.read()
-        log = read_interactions(interactions, **columns)
-        later = read_interactions(holdout, **columns) if holdout else None
-        chosen.report("matching vectors and log")
-        found = debias(**vectors, interactions=log, holdout=later, **settings)
-        chosen.report("writing")
-        paths = vars(sources) | {"interactions": interactions}
-        origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
-        origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
-        origin |= {"point": chosen.point, "price": chosen.price}
-        adjusted = adjust(found.embeddings, found) if write_vectors else None
-        pages = {"report.html": debiasing_page(found, Path(sources.model or interactions).name)}
-        own = {name: getattr(chosen, name) for name in ("seed", "item_direction", "user_direction")}
-        save_adjustment(found, out, adjusted, origin | own, pages)
-    return found
-
-
-def check_files(
-    folder: str | Path,
-    interactions: str | Path,
-    sources: Sources | None = None,
-    *,
-    columns: Mapping[str, Any] = MappingProxyType({}),
-    **settings: Any,
-) -> Drift:
-    """Runs `check_drift` on the adjustment in a folder and a new log.
-
-    Vectors, columns and settings are those it was made with, unless others are given.
-    """
-    adjustment, origin = load_with_origin(folder)
-    if sources is None:
-        paths = {field.name: origin.get(field.name) for field in fields(Sources)}
-        missing = [path for path in paths.values() if path and not Path(path).exists()]
-        if missing or not any(paths.values()):
-            raise InputError(
-                f"checking {folder} takes the vectors it was made from, but they are not there "
-                f"({', '.join(missing) or 'it records none'}); give --user-vectors and --item-vectors, or --model"
-            )
-        sources = Sources(**paths)
-    names = "target", "point", "price", "floor", "k", "seed", "item_direction", "user_direction"
-    settings = {name: origin[name] for name in names if name in origin} | settings
-    vectors = sources.read()
-    recorded = origin.get("columns") or {side: origin[side] for side in ("user", "item") if side in origin}
-    new = read_interactions(interactions, **{**recorded, **columns})
-    old, trained_on = origin.get("interactions"), None
-    if old and Path(old).exists() and Path(old).resolve() != Path(interactions).resolve():
-        trained_on = read_interactions(old, **recorded)
-    return check_drift(adjustment, **vectors, interactions=new, trained_on=trained_on, **settings)

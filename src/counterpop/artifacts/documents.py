@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from counterpop import __version__
-from counterpop.artifacts.folder import checksum
+from counterpop.artifacts.folder import fingerprint
 from counterpop.auditing import Audit, Change, Rule, check_rule, compare_audits
 from counterpop.encoding import to_plain
 from counterpop.errors import InputError
@@ -54,6 +53,12 @@ def together(subjects: Mapping[str, Subject]) -> Subject:
     first, *others = subjects.values()
     if not others:
         return first
+    for system, one in subjects.items():
+        if not np.array_equal(one.log.item_ids, first.log.item_ids):
+            raise InputError(
+                f"systems can be audited together only for the same items, but {system} has other items than "
+                f"{next(iter(subjects))}; audit them separately"
+            )
     names = {
         (system, name): f"{system}, {name}" if len(one.audits) > 1 else system
         for system, one in subjects.items()
@@ -121,12 +126,12 @@ def describe(subject: Subject, title: str, note: str) -> dict[str, Any]:
         "note": note,
         "log": {"pairs": len(log), "merged": log.merged, "users": log.n_users, "items": log.n_items, **period_of(log)},
         "inputs": [
-            {"role": role, "path": path, **_fingerprint(Path(path))}
+            {"role": role, "path": path, **fingerprint(Path(path))}
             for role, paths in subject.inputs.items()
             for path in paths
         ],
         "population": f"The lists of {main.users:,} users; {without:,} other users of the log have no list.",
-        "sampling": SAMPLING,
+        "sampling": main.sample.sentence if main.sample else SAMPLING,
         **subject.facts,
     }
 
@@ -136,22 +141,17 @@ def period_of(log: Interactions) -> dict[str, str | float | None]:
     if log.time is None or not len(log.time):
         return {"from": None, "to": None}
     first, last = float(np.min(log.time)), float(np.max(log.time))
+    return {"from": as_date(first, last) or first, "to": as_date(last, last) or last}
+
+
+def as_date(time: float, last: float) -> str | None:
+    """A time of a log that ends at `last` as a date; None if its numbers are no seconds or milliseconds since 1970.
+
+    >>> as_date(86400.0, 1.7e9), as_date(0.5, 1.0)
+    ('1970-01-02T00:00:00+00:00', None)
+    """
     scale = 1.0 if 1e8 <= last < 1e11 else 1e-3 if 1e11 <= last < 1e14 else 0.0
-    if not scale:
-        return {"from": first, "to": last}
-    start, end = (datetime.fromtimestamp(t * scale, UTC).isoformat(timespec="seconds") for t in (first, last))
-    return {"from": start, "to": end}
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    """Size and SHA-256 of a file; of a folder, those of its files and their names; of a pattern, nothing."""
-    if path.is_file():
-        return {"bytes": path.stat().st_size, "sha256": checksum(path)}
-    files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else []
-    if not files:
-        return {"bytes": None, "sha256": None}
-    names = "".join(f"{checksum(file)}  {file.relative_to(path)}\n" for file in files)
-    return {"bytes": sum(file.stat().st_size for file in files), "sha256": hashlib.sha256(names.encode()).hexdigest()}
+    return datetime.fromtimestamp(time * scale, UTC).isoformat(timespec="seconds") if scale else None
 
 
 def read_document(path: str | Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A folder has a `manifest.json` with its kind, format, versions, and checksums of every file and of itself. It is written
 under a temporary name and moved into place at the end, so a crash leaves the old folder intact. A reader takes only
 bytes whose checksum is in the manifest it has read, so it gets one version even while another is written. Files are
-safetensors, JSON and parquet, never pickle.
+safetensors, JSON, parquet and npy, never pickle.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import fcntl
 import hashlib
 import io
 import json
+import math
+import mmap
 import os
 import platform
 import shutil
@@ -25,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -39,6 +42,7 @@ from counterpop.outputs import flush, temporary
 FORMAT = 3  # since 2 a model has its dials in its file, since 3 a manifest has its own checksum; 1 and 2 are still read
 MANIFEST = "manifest.json"
 TEST = "test.parquet"  # opened only by `load_split`
+NPY_HEADER = 4096  # bytes: more than the header of an npy file of numbers has
 ATTEMPTS = 20  # at reading a folder that is replaced at the same time
 _REQUIRED = {"split": ["split"], "run": ["settings", "tuning"], "adjustment": ["tuning"]}
 _RENAME_EXCHANGE = 2  # flag of Linux's renameat2: swap two folders in one step
@@ -48,7 +52,10 @@ _LIBRARIES = (SafetensorError, pl.exceptions.PolarsError, pl.exceptions.PanicExc
 _GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _DAMAGE = (*_LIBRARIES, *_GONE, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
+_KINDS = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64}  # of the tensors that we write
+
 T = TypeVar("T")
+B = TypeVar("B", bytes, mmap.mmap)
 
 
 def check_target(path: str | Path, kind: str, force: bool = True) -> None:
@@ -168,6 +175,8 @@ class Contents:
 
     folder: Path
     manifest: Mapping[str, Any]
+    mapped: bool = False
+    """Whether tensors are mapped from their files, which processes share, instead of read."""
 
     def __contains__(self, name: str) -> bool:
         """Whether the manifest lists a file; `ArtifactError` if the folder has one by this name that is not listed."""
@@ -177,19 +186,32 @@ class Contents:
 
     def read(self, name: str) -> bytes:
         """The bytes of a listed file, once their checksum is right."""
+        return self._checked(name, Path.read_bytes)
+
+    def _checked(self, name: str, read: Callable[[Path], B]) -> B:
         path = self.folder / name
         try:
             if not stat.S_ISREG(path.lstat().st_mode) or not path.resolve().is_relative_to(self.folder.resolve()):
                 raise ArtifactError(f"{self.folder} is damaged: {name} is not a regular file; create the folder again")
-            data = path.read_bytes()
+            data = read(path)
         except FileNotFoundError:
             raise ArtifactError(f"{self.folder} is damaged: {name} is missing; create the folder again") from None
         if _checksum(data) != self.manifest["files"][name]:
             raise ArtifactError(f"{self.folder} is damaged: {name} was changed after writing; create the folder again")
         return data
 
+    def array(self, name: str) -> NDArray[Any]:
+        """The flat array of a listed npy file, mapped into memory once its checksum is right."""
+        data = self._checked(name, _map)
+        head = io.BytesIO(data[:NPY_HEADER])
+        np.lib.format.read_magic(head)
+        (length,), _, kind = np.lib.format.read_array_header_1_0(head)
+        array = np.frombuffer(data, kind, length, head.tell())
+        array.flags.writeable = False
+        return array
+
     def tensors(self, name: str) -> dict[str, NDArray[Any]]:
-        return dict(load(self.read(name)))
+        return _arrays(self._checked(name, _map)) if self.mapped else dict(load(self.read(name)))
 
     def table(self, name: str) -> pl.DataFrame:
         return pl.read_parquet(io.BytesIO(self.read(name)))
@@ -197,16 +219,35 @@ class Contents:
     def inner(self, name: str, kind: str) -> Contents:
         """A folder inside this one, whose manifest this one's vouches for."""
         data = self.read(f"{name}/{MANIFEST}")
-        return Contents(self.folder / name, _parse(data, self.folder / name, (kind,)))
+        return Contents(self.folder / name, _parse(data, self.folder / name, (kind,)), self.mapped)
 
 
-def read_folder(path: str | Path, kinds: tuple[str, ...], make: Callable[[Contents], T]) -> T:
+def _map(path: Path) -> mmap.mmap:
+    """A file in memory that is only read when used. Writing to it would change this process's copy, not the file."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+def _arrays(data: mmap.mmap) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file without a copy: 8 bytes with the length of the header, JSON, then the data."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    header: dict[str, Any] = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    return {
+        name: np.frombuffer(
+            data, _KINDS[about["dtype"]], math.prod(about["shape"]), start + about["data_offsets"][0]
+        ).reshape(about["shape"])
+        for name, about in header.items()
+    }
+
+
+def read_folder(path: str | Path, kinds: tuple[str, ...], make: Callable[[Contents], T], mapped: bool = False) -> T:
     """What `make` makes of a folder; again if the folder was replaced meanwhile."""
     folder = Path(path)
     for _ in range(ATTEMPTS):
         before = _manifest_bytes(folder, kinds)
         try:
-            return make(Contents(folder, _parse(before, folder, kinds)))
+            return make(Contents(folder, _parse(before, folder, kinds), mapped))
         except (ArtifactError, *_DAMAGE) as error:
             if _manifest_bytes(folder, kinds) != before:
                 continue
@@ -229,9 +270,11 @@ def _manifest_bytes(folder: Path, kinds: tuple[str, ...]) -> bytes:
     try:
         return (folder / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        needed = " or ".join(kinds)
-        article = "an" if needed.startswith("a") else "a"
-        raise ArtifactError(f"{folder} is not {article} {needed} folder: it has no {MANIFEST}") from None
+        raise ArtifactError(f"{folder} is not {_a(' or '.join(kinds))} folder: it has no {MANIFEST}") from None
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind.startswith('a') else 'a'} {kind}"
 
 
 def _parse(data: bytes, folder: Path, kinds: tuple[str, ...]) -> dict[str, Any]:
@@ -257,7 +300,7 @@ def _parse(data: bytes, folder: Path, kinds: tuple[str, ...]) -> dict[str, Any]:
             f"{folder} has format {written_format}, newer than this version's {FORMAT}; upgrade counterpop"
         )
     if kind not in kinds:
-        raise ArtifactError(f"{folder} is a {kind} folder, but a {' or '.join(kinds)} folder is needed here")
+        raise ArtifactError(f"{folder} is {_a(kind)} folder, but {_a(' or '.join(kinds))} folder is needed here")
     return manifest
 
 
@@ -280,7 +323,7 @@ def _seal(manifest: Mapping[str, Any]) -> str:
     return _checksum(to_json(manifest, sort_keys=True).encode())
 
 
-def _checksum(data: bytes) -> str:
+def _checksum(data: bytes | mmap.mmap) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -288,3 +331,14 @@ def checksum(path: Path) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Size and SHA-256 of a file; of a folder, those of its files and their names; of a pattern, nothing."""
+    if path.is_file():
+        return {"bytes": path.stat().st_size, "sha256": checksum(path)}
+    files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else []
+    if not files:
+        return {"bytes": None, "sha256": None}
+    names = "".join(f"{checksum(file)}  {file.relative_to(path)}\n" for file in files)
+    return {"bytes": sum(file.stat().st_size for file in files), "sha256": hashlib.sha256(names.encode()).hexdigest()}

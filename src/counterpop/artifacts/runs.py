@@ -18,7 +18,6 @@ from safetensors.numpy import save_file
 
 from counterpop.adjustment import Adjustment
 from counterpop.artifacts.adjustments import read_adjustment, strengths_of, write_directions
-from counterpop.artifacts.documents import Subject
 from counterpop.artifacts.folder import (
     MANIFEST,
     TEST,
@@ -31,50 +30,42 @@ from counterpop.artifacts.folder import (
     replaced,
     same_version,
 )
-from counterpop.artifacts.splits import read_development, read_split, save_split, split_of
-from counterpop.auditing import audit_model
+from counterpop.artifacts.saved import HeldOut, Saved
+from counterpop.artifacts.splits import read_development, save_split, split_of
 from counterpop.directions import find_directions
 from counterpop.embeddings import FloatArray
 from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, CounterpopWarning
 from counterpop.evaluation import On
 from counterpop.interactions import Ids, Interactions
-from counterpop.readers import LabelSources
+from counterpop.ledger import Ledger
 from counterpop.recommender import Recommender
 from counterpop.runs import Dials, Model, Run, model_of
 from counterpop.splits import Development, Split
 from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
 
-TOLD = ("item_strength", "user_strength", "point", "target", "sentence", "drawn")  # of a tuning, in an audit
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class SavedRun(Saved):
+    """The content of a run folder, except its test part."""
 
-@dataclass(frozen=True, eq=False)
-class SavedRun:
-    """The content of a run folder, except its test part (see `load_tested`)."""
-
-    path: Path
     run: Run
-    known: Development
-    """What it was trained and tuned on."""
-    manifest: Mapping[str, Any]
     adjustment: Adjustment | None = None
     """The final model's, if the run has been tuned."""
-    grid: Grid | None = None
 
-    def trained_on(self, known: Development, on: On = "test") -> Interactions:
-        """The interactions that the model of `recommender` was trained on."""
-        return known.refit_train() if self.run.refit is not None and on == "test" else known.train
+    def trained_on(self, on: On = "test") -> Interactions:
+        return self.known.refit_train() if self.run.refit is not None and on == "test" else self.known.train
 
-    def recommender(self, known: Development, on: On = "test") -> Recommender:
+    def recommender(self, on: On = "test") -> Recommender:
         """The model to use on a part, at its tuned strengths; at strengths 0, with a warning, before it is tuned.
 
         For test and serving this is the final model, which leaves out all that users are known to have touched: train,
         validation and the ordinary part, with or without a refit. For validation it is the model that was trained
         without validation, which leaves out train items.
         """
-        run, tuning = self.run, self.manifest["tuning"] or {}
-        trial = self.recommender(known, "valid") if run.refit is not None and on == "test" else None
+        run, tuning, known = self.run, self.tuning or {}, self.known
+        trial = self.recommender("valid") if run.refit is not None and on == "test" else None
         if not tuning and run.model.dials is not None and trial is None:
             text = f"{self.path} has not been tuned, so its strengths are 0; run `counterpop tune` first"
             warnings.warn(CounterpopWarning(text), stacklevel=2)
@@ -82,7 +73,7 @@ class SavedRun:
         adjustment = self.adjustment
         if adjustment is None or model is not run.final:
             by = tuning.get("item_direction"), tuning.get("user_direction")
-            directions = find_directions(model, self.trained_on(known, on), *by)
+            directions = find_directions(model, self.trained_on(on), *by)
             strengths = tuning.get("item_strength", 0.0), tuning.get("user_strength", 0.0)
             adjustment = Adjustment(directions.item, directions.user, *strengths, lean=tuning.get("lean", 0.0))
         return Recommender(
@@ -93,31 +84,26 @@ class SavedRun:
             trial=trial,
         )
 
+    def held_out(self) -> HeldOut:
+        trial, parts = self.recommender("valid"), (self.known.valid, self.known.ordinary)
+        return [(trial, part) for part in parts if part is not None]
 
-def load(path: str | Path) -> Recommender:
-    """The final model of a run folder at its tuned strengths; lists leave out train and validation items."""
-    saved = load_run(path)
-    return saved.recommender(saved.known)
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self.run.settings
 
+    @property
+    def tuning(self) -> Mapping[str, Any] | None:
+        tuning: Mapping[str, Any] | None = self.manifest["tuning"]
+        return tuning
 
-def audit_run(path: str | Path, k: int = 20, about: LabelSources | None = None) -> Subject:
-    """The audits of a run's final model "as trained" and, unless its strengths are 0, "adjusted".
+    @property
+    def history(self) -> Sequence[Mapping[str, float]]:
+        return self.run.history
 
-    Lists are for all users of the part that the model was trained on, in which popularity is counted. They leave out
-    what `recommend` leaves out.
-    """
-    saved, split = load_tested(path)
-    model = saved.recommender(split.development)
-    models = {"as trained": model.with_strengths(0.0, 0.0)}
-    if model.item_strength or model.user_strength or model.lean:
-        models["adjusted"] = model
-    log = saved.trained_on(split.development)
-    more = {"held": split.test, "ledger": saved.run.ledger, **(about or LabelSources()).read(log)}
-    audits = {name: audit_model(one, log, k, **more) for name, one in models.items()}
-    strengths = {"item_strength": model.item_strength, "user_strength": model.user_strength}
-    tuning = saved.manifest["tuning"] or {}
-    facts = {"run": str(path), **strengths, "tuning": {name: tuning[name] for name in TOLD if name in tuning}}
-    return Subject(audits, [*models][-1:], log, {"run": [str(path)]}, facts, models, "as trained")
+    @property
+    def ledger(self) -> Ledger | None:
+        return self.run.ledger
 
 
 @contextmanager
@@ -171,7 +157,7 @@ def save_run(run: Run, path: str | Path, split: str | Path | Split) -> None:
 
 def load_run(path: str | Path) -> SavedRun:
     """The run in a folder, with its adjustment and grid if it has been tuned."""
-    return read_folder(path, ("run",), partial(_read_run, Path(path)))
+    return read_folder(path, ("run",), partial(read_run, Path(path)))
 
 
 def is_interrupted(path: str | Path) -> bool:
@@ -179,11 +165,6 @@ def is_interrupted(path: str | Path) -> bool:
     if not (Path(path) / MANIFEST).is_file():
         return False
     return read_folder(path, ("run",), lambda contents: "interrupted" in contents.manifest["settings"])
-
-
-def load_tested(path: str | Path) -> tuple[SavedRun, Split]:
-    """The run in a folder, and its split with the test part."""
-    return read_folder(path, ("run",), lambda contents: (_read_run(Path(path), contents), read_split(contents)))
 
 
 def save_tuning(run: str | Path | SavedRun, adjustment: Adjustment, grid: Grid, chosen: Mapping[str, Any]) -> None:
@@ -231,7 +212,7 @@ def _write_run(run: Run, folder: Path) -> None:
     pl.DataFrame(list(run.history), infer_schema_length=None).write_parquet(folder / "history.parquet")
 
 
-def _read_run(path: Path, contents: Contents) -> SavedRun:
+def read_run(path: Path, contents: Contents) -> SavedRun:
     known, manifest = read_development(contents), contents.manifest
     ids = known.train.user_ids, known.train.item_ids
     method = manifest["settings"].get("method") if manifest["format"] == 1 else None
@@ -246,9 +227,10 @@ def _read_run(path: Path, contents: Contents) -> SavedRun:
     measured = tuple({key: value for key, value in entry.items() if value is not None} for entry in history)
     run = Run(models["model"], models.get("refit"), manifest["settings"], measured)
     if not manifest["tuning"]:
-        return SavedRun(path, run, known, manifest)
+        return SavedRun(path=path, run=run, known=known, manifest=manifest)
     grid = _read_grid(contents.table("grid.parquet"), manifest["tuning"])
-    return SavedRun(path, run, known, manifest, read_adjustment(contents), grid)
+    adjustment = read_adjustment(contents)
+    return SavedRun(path=path, run=run, known=known, manifest=manifest, adjustment=adjustment, grid=grid)
 
 
 def _read_grid(table: pl.DataFrame, tuning: Mapping[str, Any]) -> Grid:

@@ -99,6 +99,7 @@ def audit_schema() -> dict[str, Any]:
     one, change = {"$ref": "#/$defs/audit"}, {"$ref": "#/$defs/change"}
     more = {
         "plain": {**one, "description": "Of a run: its lists as trained, at strengths 0."},
+        "sample": {"type": "object", "description": "Whose lists were audited, if not everybody's."},
         "others": {**_map(one), "description": "Further systems that were audited at the same time."},
         "between": {**_map(_list(change)), "description": "What each of them does differently from the first."},
         "against": _object({"path": _TEXT, "date": _TEXT, "title": _TEXT, "counterpop": _TEXT}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from counterpop.errors import InputError
 from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head, pair_keys
 from counterpop.ledger import Ledger, gradient_picture
 from counterpop.metrics import popularity
+from counterpop.panels import Sample, Users, choose_users
 from counterpop.readers import Category, Labels
 from counterpop.recommender import Recommender
 
@@ -22,6 +23,17 @@ SEGMENT_SHARE = 0.2  # of the users at either end: 20 / 60 / 20, as published
 REPEATS = 0.01  # share of places: from here on a system is taken to show items that users already have
 MOST_RECOMMENDED = 0.01  # of the items, in `most_recommended_share`
 OF_THE_LOG = ("log_gini", "log_top_share", "log_disparity")  # the same whoever the users are
+
+
+class AuditOptions(TypedDict, total=False):
+    """The keywords of `audit`, which `audit_model` passes on."""
+
+    held: Interactions | None
+    ledger: Ledger | None
+    notes: Mapping[str, int] | None
+    labels: Labels | None
+    attributes: Mapping[str, Category] | None
+    sample: Sample | None
 
 
 def audit(
@@ -34,13 +46,14 @@ def audit(
     notes: Mapping[str, int] | None = None,
     labels: Labels | None = None,
     attributes: Mapping[str, Category] | None = None,
+    sample: Sample | None = None,
 ) -> Audit:
     """The bias of lists (B, K) of item positions, one for each of `users`; -1 is an empty place.
 
     Popularity and profiles are those of `log`. `held` (in the positions of the log) holds what users liked later, for
     equal opportunity; pairs that are also in the log are left out of it. `notes` adds numbers by the names of `NOTES`.
-    `labels` are the names and categories of items, `attributes` categories of users, in the log's positions. Each user
-    must have one list, and each item must be in it once.
+    `labels` are the names and categories of items, `attributes` categories of users, in the log's positions. `sample`
+    says that the users are one. Each user must have one list, and each item must be in it once.
 
     >>> from counterpop.worlds import make_world
     >>> log = make_world(300, 200, seed=0).log
@@ -87,19 +100,31 @@ def audit(
         user_ids=log.user_ids,
         labels=labels,
         picture=None if ledger is None else gradient_picture(ledger),
+        sample=sample,
     )
 
 
 def audit_model(
-    recommender: Recommender, log: Interactions, k: int = 20, *, threads: int | None = None, **more: Any
+    recommender: Recommender,
+    log: Interactions,
+    k: int = 20,
+    *,
+    users: Users = None,
+    seed: int = 0,
+    threads: int | None = None,
+    **more: Unpack[AuditOptions],
 ) -> Audit:
-    """The bias of a model's lists for all users who have a row in the log; what they leave out is up to the model.
+    """The bias of a model's lists for users who have a row in the log; what they leave out is up to the model.
 
+    `users` is "all", a number, or None for all unless there are too many (see `panels`); `seed` is that of the sample.
     `more` is passed on to `audit`.
     """
-    users = np.flatnonzero(log.user_counts).astype(np.int32)
-    lists, _ = recommender.recommend(users, k, threads=threads)
-    return audit(lists, users, log, **more)
+    able = np.flatnonzero(log.user_counts).astype(np.int32)
+    chosen, sample = choose_users(able, log.user_counts, log.n_items, users, seed)
+    lists, _ = recommender.recommend(chosen, k, threads=threads)
+    if sample is not None:  # the others were not asked for one
+        more |= {"sample": sample, "notes": {**(more.get("notes") or {}), "users_without_list": 0}}
+    return audit(lists, chosen, log, **more)
 
 
 def _check(lists: IntArray, users: IntArray, log: Interactions, held: Interactions | None) -> None:

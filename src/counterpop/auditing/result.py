@@ -19,12 +19,14 @@ from counterpop.encoding import to_plain
 from counterpop.interactions import Ids, IntArray
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import mean_by_rank
+from counterpop.panels import Sample
+from counterpop.presentation import Pictured
 from counterpop.readers import Labels
 
 
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What lists expose, compared with what their users chose. Figures cover all lists, not a sample."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Pictured):
+    """What lists expose, compared with what their users chose."""
 
     k: int
     users: int
@@ -60,6 +62,8 @@ class Audit:
     """What items are called, and their categories."""
     picture: GradientPicture | None = None
     """If training kept a ledger: how the gradients moved each item."""
+    sample: Sample | None = None
+    """Whose lists were audited, if not everybody's."""
 
     @property
     def published(self) -> dict[str, float]:
@@ -69,7 +73,8 @@ class Audit:
     @property
     def sentences(self) -> list[str]:
         """The notes in words."""
-        return [f"{NOTES[name].format(k=self.k)}: {n:,}." for name, n in self.notes.items()]
+        sampled = [self.sample.sentence] if self.sample else []
+        return sampled + [f"{NOTES[name].format(k=self.k)}: {n:,}." for name, n in self.notes.items()]
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -120,6 +125,8 @@ class Audit:
             "segment_rule": SEGMENT_RULE,
             "group_rule": GROUP_RULE,
         }
+        if self.sample is not None:
+            values["sample"] = self.sample.to_json()
         if self.picture is not None:
             parts = ("cosine_pull", "cosine_push", "norm_pull", "norm_push")
             curves = {name: mean_by_rank(getattr(self.picture, name), self.item_counts)[1] for name in parts}

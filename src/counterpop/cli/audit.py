@@ -10,18 +10,36 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from counterpop.adapters.audits import audit_lists, audit_vectors
 from counterpop.adapters.sources import Sources
-from counterpop.artifacts import Subject, audit_run, audit_schema, make_document, make_record, read_statements, together
-from counterpop.auditing import Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
+from counterpop.artifacts import (
+    Subject,
+    audit_saved,
+    audit_schema,
+    make_document,
+    make_record,
+    read_statements,
+    together,
+)
+from counterpop.auditing import DEFINITIONS, Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
 from counterpop.cli import shell
-from counterpop.cli.options import LOG_OPTIONS, log_options, pop_columns, seed_option
+from counterpop.cli.options import (
+    LOG_OPTIONS,
+    explain_option,
+    log_options,
+    names_options,
+    pop_columns,
+    pop_labels,
+    seed_option,
+    users_option,
+)
 from counterpop.cli.progress import console, output, working
 from counterpop.encoding import to_json
 from counterpop.errors import InputError
+from counterpop.jobs import audit_lists, audit_vectors
 from counterpop.outputs import check_writable
 from counterpop.readers import LabelSources, read_interactions
 from counterpop.reporting import audit_table, changes_table, write_audit, write_page
+from counterpop.reporting.terminal import short_audit_table
 
 K = 20  # default length of a model's lists
 BROKEN = 3  # exit code if a rule is broken
@@ -29,7 +47,6 @@ SOURCES = tuple(field.name for field in fields(Sources))
 NEEDS = {  # options that would be ignored without another one
     "recommendations": ("list_user", "list_item", "rank", "score", "keep_unknown"),
     "interactions": (*LOG_OPTIONS, "time", "holdout"),
-    "names": ("names_item", "name", "category"),
     "attributes": ("attributes_user", "attribute"),
     "fail_if": ("junit",),
     "record": ("declared",),
@@ -86,10 +103,7 @@ docs/audit.md explains every part.
 @click.option("--k", type=click.IntRange(min=1), help="Length of the lists. [default: 20; of given lists, the longest]")
 @click.option("--keep-unknown", is_flag=True, help="Count ids that the log lacks as having no interactions.")
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the log that have no vector.")
-@click.option("--names", type=click.Path(), help="Table with the names of the items, and categories.")
-@click.option("--names-item", help="Column of item ids in that table. [default: same as in the logs]")
-@click.option("--name", default="name", show_default=True, help="Column of names in that table.")
-@click.option("--category", multiple=True, help="Column of categories in that table (genre, provider); repeatable.")
+@names_options
 @click.option("--attributes", type=click.Path(), help="Table with attributes of the users.")
 @click.option("--attributes-user", help="Column of user ids in that table. [default: same as in the logs]")
 @click.option("--attribute", multiple=True, help="Column to group users by in that table (age group); repeatable.")
@@ -118,7 +132,9 @@ docs/audit.md explains every part.
     callback=_print_schema,
     help="Print the JSON schema of an audit and exit.",
 )
-@seed_option(help="Seed of the pairs on which the order of vectors is checked.")
+@users_option()
+@explain_option()
+@seed_option(help="Seed of a sample of users, and of the pairs on which the order of vectors is checked.")
 @shell
 def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any]:
     """Audit what recommendations expose, and to whom.
@@ -128,7 +144,7 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
 
     The audit compares what is shown with what users chose: a verdict, about 25 measures (each with its definition,
     interval, grade and what it means here), the items, categories and users concerned. A run is audited as trained
-    and as adjusted, for all users of its train part.
+    and as adjusted, for the users of its train part: for all of them, or for a sample if there are very many.
     """
     _check_usage(runs, options)
     for name in ("html", "out", "junit"):
@@ -147,7 +163,7 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
     outcomes = [Outcome(**outcome) for outcome in document.get("rules", [])]
     written = _write(subject, document, outcomes, options)
     if not quiet:
-        _print(subject, document, written)
+        _print(subject, document, written, options["explain"])
     for outcome in outcomes:
         if outcome.broken:
             console.print(f"Broken: fail if {outcome.rule} ({outcome.lists}): {outcome.sentence}.")
@@ -157,16 +173,15 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
 
 def _audit(runs: Sequence[str], options: dict[str, Any]) -> Subject:
     """Everything that was asked for, audited, with all files that were read."""
-    about = LabelSources(
-        names=options["names"],
-        item=options["names_item"] or options["item"],
-        name=options["name"],
-        categories=options["category"],
+    about = pop_labels(
+        dict(options),
         attributes=options["attributes"],
         user=options["attributes_user"] or options["user"],
         columns=options["attribute"],
     )
-    subjects = [audit_run(run, options["k"] or K, about) for run in runs] or _audit_files(options, about)
+    subjects = [
+        audit_saved(run, options["k"] or K, about, users=options["users"], seed=options["seed"]) for run in runs
+    ] or _audit_files(options, about)
     sources = [*runs, *options["recommendations"]] or ["vectors"]
     subject = together(dict(zip(_short(sources), subjects, strict=True)))
     roles = ("interactions", "holdout", "names", "attributes", "against", "declared")
@@ -189,7 +204,7 @@ def _audit_files(options: dict[str, Any], about: LabelSources) -> list[Subject]:
         how = {name: options[name] for name in ("rank", "score", "k", "keep_unknown")}
         return [audit_lists(lists, log, later, about, **sides, **how) for lists in options["recommendations"]]
     sources = Sources(**{name: options[name] for name in SOURCES if options[name]})
-    how = {name: options[name] for name in ("drop_unknown", "seed")}
+    how = {name: options[name] for name in ("drop_unknown", "users", "seed")}
     return [audit_vectors(sources, log, later, about, k=options["k"] or K, **how)]
 
 
@@ -209,10 +224,14 @@ def _write(
     return paths
 
 
-def _print(subject: Subject, document: dict[str, Any], written: dict[str, Any]) -> None:
+def _print(subject: Subject, document: dict[str, Any], written: dict[str, Any], explain: bool) -> None:
     for name, one in subject.audits.items():
-        output.print(f"{name}: {one.verdict.text}", *one.sentences, "", sep="\n", soft_wrap=False)
-    output.print(audit_table(subject.audits), soft_wrap=False)
+        told = one.verdict.text if explain else f"{one.verdict.headline}. Grade: {one.verdict.grade}."
+        output.print(f"{name}: {told}", *one.sentences, "", sep="\n", soft_wrap=False)
+    table = audit_table if explain else short_audit_table
+    output.print(table(subject.audits), soft_wrap=False)
+    if not explain:
+        output.print(f"All {len(DEFINITIONS)} measures, with what they mean: --explain, or --html FILE.")
     if "changes" in document:
         output.print(changes_table(document["changes"], f"Since {document['against']['date']}"), soft_wrap=False)
     for name, rows in document.get("between", {}).items():
@@ -238,6 +257,8 @@ def _check_usage(runs: Sequence[str], options: dict[str, Any]) -> None:
         for name in names:
             if not options[needed] and source(name) != ParameterSource.DEFAULT:
                 raise click.UsageError(f"{_option(name)} works only together with {_option(needed)}")
+    if options["users"] and options["recommendations"]:
+        raise click.UsageError("--users works only together with a run or vectors; given lists are all audited")
     if options["drop_unknown"] and not vectors:
         raise click.UsageError("--drop-unknown works only together with vectors")
     if options["attributes"] and not options["attribute"]:

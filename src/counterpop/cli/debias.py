@@ -8,25 +8,31 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from counterpop.adapters.sources import Sources, check_files, debias_files
+from counterpop.adapters.sources import Sources
 from counterpop.cli import shell
 from counterpop.cli.options import (
     direction_options,
+    explain_option,
     floor_option,
     force_option,
     k_option,
     log_options,
+    names_options,
     point_option,
     pop_columns,
+    pop_labels,
     price_option,
     seed_option,
     target_option,
+    users_option,
 )
 from counterpop.cli.progress import output, working
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.drift import Drift
 from counterpop.errors import InputError
+from counterpop.jobs import check_files, debias_files
 from counterpop.reporting.tables import format_figure, format_interval, format_p, points_table
+from counterpop.reporting.terminal import OF_POINTS, meanings
 
 
 @click.command(
@@ -47,6 +53,7 @@ Does it still fit?
 @click.option("--interactions", type=click.Path(), required=True, help="The log the vectors were trained on.")
 @click.option("--holdout", type=click.Path(), help="A later log, to tune and test the strengths on.")
 @log_options
+@names_options
 @target_option(help="Metric to optimise on held-out pairs that hold every item about equally often.")
 @point_option()
 @price_option()
@@ -56,16 +63,21 @@ Does it still fit?
 @click.option("--drop-unknown", is_flag=True, help="Leave out ids of the logs that have no vector.")
 @click.option("--write-vectors", is_flag=True, help="Also write the adjusted vectors, with their ids.")
 @click.option(
+    "--copy-vectors", is_flag=True, help="Keep a copy of the given vectors in the folder, instead of where they are."
+)
+@click.option(
     "--check",
     type=click.Path(),
     metavar="FIX",
     help="Check whether an adjustment still fits --interactions and the vectors it was made from.",
 )
+@users_option(help="How many users to tune on, and to test on: all, or a number. [default: all, up to a limit]")
+@explain_option()
 @seed_option(help="Seed of all random draws.")
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
 @force_option()
 @shell
-def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
+def command(check: str | None, out: str | None, explain: bool, quiet: bool, **options: Any) -> dict[str, Any]:
     """Debias vectors trained by any other model.
 
     Writes two directions and two strengths, the whole trade-off and a report. Send `query(u)` to the index you
@@ -85,15 +97,16 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
     except InputError as error:
         raise click.UsageError(str(error)) from None
     if out is not None and sources is not None:
-        columns = pop_columns(options)
+        about, columns = pop_labels(options), pop_columns(options)
         with working("reading") as report:
-            found = debias_files(sources, out=out, report=report, columns=columns, **options)
+            found = debias_files(sources, out=out, report=report, columns=columns, about=about, **options)
         if not quiet:
-            _print_debiasing(found, out)
+            _print_debiasing(found, out, explain)
         return {"out": out, **found.to_json()}
-    if options["holdout"] or options["write_vectors"] or options["force"]:
+    if any(options[name] for name in ("holdout", "names", "write_vectors", "copy_vectors", "force")):
         raise click.UsageError("--check takes the new log as --interactions, and writes nothing")
     source = click.get_current_context().get_parameter_source
+    pop_labels(options)
     given = {name: value for name, value in options.items() if source(name) != ParameterSource.DEFAULT}
     columns = pop_columns(given)
     with working("reading") as report:
@@ -113,13 +126,18 @@ def _line(effect: Effect, metric: str) -> str:
     return f"{metric} {before} -> {after}{p}"
 
 
-def _print_debiasing(found: Debiasing, out: str) -> None:
-    for name, effect in (("Uniform", found.uniform), ("Ordinary", found.ordinary)):
-        output.print(f"{name} held-out pairs, {len(effect.plain.users):,} users: {_line(effect, found.target)}")
-    output.print(f"{found.headline}.", *found.sentences, sep="\n")
-    output.print(points_table(found.points))
+def _print_debiasing(found: Debiasing, out: str, explain: bool) -> None:
+    """The verdict, its reason and the points; with `explain` how it was judged, all figures and what words mean."""
+    reason, *more = found.sentences
+    more = more if explain else [text for text in more if text.startswith("Warning")]
+    output.print(f"{found.headline}.", reason, *more, "", points_table(found.points), "", sep="\n")
+    if explain:
+        for name, effect in (("Even", found.uniform), ("Ordinary", found.ordinary)):
+            output.print(f"{name} held-out pairs, {len(effect.plain.users):,} users: {_line(effect, found.target)}")
     if found.segments is not None and found.by_segment is not None:
         output.print(f"Strengths by {found.segments.by} do better still: {_line(found.by_segment, found.target)}")
+    if explain:
+        output.print("", meanings(OF_POINTS), "", sep="\n")
     output.print(f"Wrote {out} and {out}/report.html.")
 
 

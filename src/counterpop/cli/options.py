@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from counterpop.directions import ItemDirection, UserDirection
+from counterpop.readers import IDS, LabelSources
 from counterpop.tuning import WHICH, Target
 
 
@@ -27,8 +29,26 @@ def _read_floors(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     return floors
 
 
+class Number(click.ParamType[int | str]):
+    """A number of users, or all."""
+
+    name = "all|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value != "all" and not (str(value).isdigit() and int(value) > 0):
+            self.fail(f"{value!r} is neither all nor a number of at least 1", param, ctx)
+        return "all" if value == "all" else int(value)
+
+
 _option = partial(click.option, show_default=True)
 k_option = partial(_option, "--k", type=click.IntRange(min=1), default=20, help="Length of the recommendation lists.")
+users_option = partial(
+    click.option,
+    "--users",
+    type=Number(),
+    help="How many users to measure: all, or a number, drawn by activity. [default: all, up to a limit of users x "
+    "items; docs/scale.md]",
+)
 seed_option = partial(
     _option, "--seed", type=click.IntRange(min=0), default=0, help="Ignored: this command is deterministic."
 )
@@ -48,6 +68,9 @@ floor_option = partial(
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
 force_option = partial(click.option, "--force", is_flag=True, help="Replace the folder if it exists.")
+explain_option = partial(
+    click.option, "--explain", is_flag=True, help="Also print every figure with its interval, and what the words mean."
+)
 point_option = partial(
     _option,
     "--point",
@@ -98,8 +121,52 @@ def _several(options: tuple[Callable[..., Any], ...], function: Callable[..., An
 
 
 log_options = partial(_several, _LOG_OPTIONS)  # how logs are read
+holdout_options = partial(
+    _several,
+    (
+        click.option(
+            "--holdout",
+            type=click.Path(),
+            help="A later log to measure on, for what debias wrote; by default it is read as the log of debias was.",
+        ),
+        *_LOG_OPTIONS,
+    ),
+)
+_NAMES_OPTIONS = (
+    click.option("--names", type=click.Path(), help="Table of items: ids, titles and, if it has some, categories."),
+    click.option("--names-item", help="Column of item ids in that table. [default: item, item_id or id]"),
+    click.option("--name", help="Column of titles in that table. [default: name or title]"),
+    click.option(
+        "--category",
+        multiple=True,
+        help="Column of categories in that table (genre, provider); repeatable. [default: all with 2 to 100 values]",
+    ),
+)
+names_options = partial(_several, _NAMES_OPTIONS)  # what items are called
+NAMES_OPTIONS = ("names_item", "name", "category")
 direction_options = partial(_several, _direction_options())
 direction_or_auto_options = partial(_several, _direction_options("auto"))
+
+
+def pop_labels(options: dict[str, Any], **users: Any) -> LabelSources:
+    """Removes the options about names and returns what they name; `users` are the attributes of users."""
+    source, names = click.get_current_context().get_parameter_source, options.pop("names")
+    own = {name: options.pop(name) for name in NAMES_OPTIONS}
+    for name in own:
+        if names is None and source(name) != ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} works only together with --names")
+    item = own["names_item"] or (options.get("item") or IDS[0], *IDS)
+    return LabelSources(names, item, own["name"] or "name", own["category"] or None, **users)
+
+
+def pop_given_columns(options: dict[str, Any]) -> dict[str, Any]:
+    """The same, but only those that were given; all of them need a --holdout."""
+    source = click.get_current_context().get_parameter_source
+    given = {name: options.pop(name) for name in LOG_OPTIONS}
+    given = {name: value for name, value in given.items() if source(name) != ParameterSource.DEFAULT}
+    if given and options["holdout"] is None:
+        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} works only together with --holdout")
+    return pop_columns(given)
 
 
 def pop_columns(options: dict[str, Any]) -> dict[str, Any]:

@@ -12,15 +12,16 @@ import click
 
 from counterpop.cli import shell
 from counterpop.cli.progress import console, output, training_progress
+from counterpop.cli.stopping import leave, stop_requests
 from counterpop.outputs import check_writable
 from counterpop.paper.datasets import HOW_TO_GET
-from counterpop.paper.making import ITEMS, make_items
+from counterpop.paper.making import BEYOND, ITEMS, make_items
 from counterpop.paper.plan import CANDIDATES, MOST_CANDIDATES, Plan
-from counterpop.paper.published import BACKBONES
+from counterpop.paper.published import BACKBONES, DATASETS
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.writing import SMOKE
-from counterpop.training import Progress
+from counterpop.training import Interrupted, Progress
 from counterpop.training.settings import Device
 
 
@@ -39,7 +40,7 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 
 
 @click.command(epilog="Example: counterpop paper all --data ../shared/data --out paper --backbone mf")
-@click.argument("items", type=click.Choice([*ITEMS, "all"]), nargs=-1, required=True, metavar="ITEM...")
+@click.argument("items", type=click.Choice([*ITEMS, *BEYOND, "all"]), nargs=-1, required=True, metavar="ITEM...")
 @click.option("--data", type=click.Path(), required=True, help="Folder with ml10m.npz and the others.")
 @click.option("--out", type=click.Path(), required=True, help="Folder for the page, the tables and the runs.")
 @click.option("--quick", is_flag=True, help="A smoke run of minutes on a few users; its figures mean nothing.")
@@ -51,6 +52,9 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
     help="Settings that every method is searched over, the same number for each.",
 )
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this backbone. [default: both, mf first]")
+@click.option(
+    "--dataset", "datasets", type=click.Choice(DATASETS), multiple=True, help="Only this data set; may be repeated."
+)
 @click.option("--device", type=click.Choice(get_args(Device)), default="cpu", show_default=True)
 @click.option("--mf-on-cpu", is_flag=True, help="Train MF on the CPU; --device is then for LightGCN only.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Seeds of every method.")
@@ -65,7 +69,13 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 )
 @shell
 def command(
-    items: tuple[str, ...], data: str, out: str, backbone: str | None, quiet: bool, **options: Any
+    items: tuple[str, ...],
+    data: str,
+    out: str,
+    backbone: str | None,
+    datasets: tuple[str, ...],
+    quiet: bool,
+    **options: Any,
 ) -> dict[str, Any]:
     """Reproduce the paper's tables and figures, next to the published numbers.
 
@@ -75,29 +85,35 @@ def command(
     table3      all methods on all data sets       groups      popularity groups
     losses      BPR against BCE                    proportion  share of intervened test data
     table4      seconds per epoch                  strengths   the grid of strengths
-    all         everything                         directions  what produces the gain
+    all         all of these                       directions  what produces the gain
+    frontier    every method known, and the best of ours; asked for by name only
 
     Writes OUT/index.html, and every item as Markdown, CSV, LaTeX, JSON, PNG and SVG. Settings, epochs and strengths are
-    chosen on validation. Every run is kept in OUT/runs: after a crash the same command continues where it stopped,
-    and a second call trains nothing.
+    chosen on validation. Every run is kept in OUT/runs, and the one in progress as a checkpoint: after a crash or a
+    signal the same command continues where it stopped, and a second call trains nothing.
 
     All items with MF and one seed take under an hour on two cores. A LightGCN run takes 10 to 25 minutes on the CPU:
     use --device cuda, skip it with --backbone mf, or be patient (MF comes first).
     """
-    names = list(ITEMS) if "all" in items else list(dict.fromkeys(items))
+    names = list(dict.fromkeys(name for item in items for name in (ITEMS if item == "all" else [item])))
     start, folder = time.perf_counter(), Path(out)
     check_writable(folder / "index.html")
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
-    for backbones in stages:
-        plan = Plan(backbones=backbones, **options)
-        watch = (lambda label: nullcontext(None)) if quiet else _watch
-        bench = Bench(Path(data), folder / "runs", plan, watch=watch)
-        for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):
-            claims[item.name] = [claim.__dict__ for claim in item.claims]
-            if not quiet and backbones == stages[-1]:
-                _print_item(item)
-        made += bench.cache.made
+    with stop_requests() as caught:
+        for backbones in stages:
+            plan = Plan(backbones=backbones, **options)
+            watch = (lambda label: nullcontext(None)) if quiet else _watch
+            how: dict[str, Any] = {"watch": watch, "datasets": datasets, "should_stop": lambda: bool(caught)}
+            bench = Bench(Path(data), folder / "runs", plan, **how)
+            try:
+                for item in make_items(bench, names, folder, rest_follows=backbones != stages[-1]):
+                    claims[item.name] = [claim.__dict__ for claim in item.claims]
+                    if not quiet and backbones == stages[-1]:
+                        _print_item(item)
+            except Interrupted:
+                leave(caught, "stopped; the same command goes on from here")
+            made += bench.cache.made
     seconds = time.perf_counter() - start
     if not quiet:
         if options["quick"]:

@@ -11,6 +11,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import seed_option
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
+from counterpop.readers import IDS
 
 
 @click.command(epilog="Example: counterpop serve RUN --port 8000 --names films.csv")
@@ -23,9 +24,9 @@ from counterpop.errors import InputError
 @click.option("--no-token", is_flag=True, help="Let in everybody who can reach an address beyond loopback.")
 @click.option("--ssl-certfile", type=click.Path(exists=True), help="Certificate, to serve over TLS.")
 @click.option("--ssl-keyfile", type=click.Path(exists=True), help="Its key.")
-@click.option("--names", type=click.Path(), help="Table with the names of the items.")
-@click.option("--item", default="item", show_default=True, help="Column of item ids in that table.")
-@click.option("--name", default="name", show_default=True, help="Column of names in that table.")
+@click.option("--names", type=click.Path(), help="Table of items: ids, titles and, if it has some, categories.")
+@click.option("--names-item", "--item", help="Column of item ids in that table. [default: item, item_id or id]")
+@click.option("--name", default="name", help="Column of titles in that table. [default: name or title]")
 @click.option("--category", multiple=True, help="Column of categories in that table, for the gauges; repeatable.")
 @click.option(
     "--window",
@@ -48,15 +49,22 @@ from counterpop.errors import InputError
     show_default=True,
     help="Seconds between checks for a new run in the folder.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that answer requests; they share the vectors.",
+)
 @seed_option()
 @shell
 def command(
     run: str, token_file: str | None, names: str | None, category: tuple[str, ...], quiet: bool, **options: Any
 ) -> dict[str, Any]:
-    """Serve a run: recommendations over HTTP, and a dashboard at /.
+    """Serve what train or debias wrote: recommendations over HTTP, and a dashboard at /.
 
     Each request may set the strengths: GET /recommend?user=17&k=20&item_strength=0.6&user_strength=0.2. The
-    default is the tuned strengths. A run that is trained or tuned again in the same folder is loaded without
+    default is the tuned strengths. What is trained, tuned or debiased again in the same folder is loaded without
     interruption. docs/serving.md and /openapi.json describe every path. Ctrl-C stops the server.
     """
     try:
@@ -69,7 +77,7 @@ def command(
     options.pop("seed")
     tokens = TokenFile(token_file) if token_file else ()
     tls = {name: options.pop(name) for name in ("ssl_certfile", "ssl_keyfile")}
-    columns = {side: options.pop(side) for side in ("item", "name")}
+    columns = {"item": options.pop("names_item") or IDS, "name": options.pop("name")}
     with ExitStack() as spinner:
         spinner.enter_context(working(f"loading {run}"))
 
@@ -77,5 +85,5 @@ def command(
             spinner.close()
             console.print(f"Serving {run} at {url} (Ctrl-C stops).")
 
-        source = source_of(run, names, **columns, categories=category)
+        source = source_of(run, names, **columns, categories=category, mapped=options["workers"] > 1)
         return {"run": run, **serve(source, tokens=tokens, tls=tls, announce=announce, **options)}

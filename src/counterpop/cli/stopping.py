@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from counterpop.cli.progress import console
 
@@ -31,3 +32,9 @@ def stop_requests() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def leave(caught: list[int], text: str) -> NoReturn:
+    """Ends the command as the shell expects it after a signal."""
+    console.print(f"{text[0].upper()}{text[1:]}.")
+    sys.exit(128 + caught[0])

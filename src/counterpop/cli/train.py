@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
-from glob import escape
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 import click
 
@@ -18,7 +16,7 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import force_option
 from counterpop.cli.progress import console, output, training_progress
-from counterpop.cli.stopping import stop_requests
+from counterpop.cli.stopping import leave, stop_requests
 from counterpop.errors import InputError
 from counterpop.outputs import check_space
 from counterpop.runs import Run
@@ -26,6 +24,7 @@ from counterpop.splits import Development
 from counterpop.training import Interrupted, Settings, search, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
+from counterpop.training.checkpoints import remove_checkpoint
 from counterpop.training.methods import METHODS, make_method
 
 DEFAULT = Settings()
@@ -240,10 +239,12 @@ def _train(
     """Trains and saves; returns the run and how its validation part was drawn. Leaves if it was stopped."""
     (split, out), (force, resume), stopped = paths, modes, None
     checkpoint = Path(f"{out}.checkpoint")  # kept until the run is saved, as is the journal of a search
+    searches = make is not train
+    resume |= searches and not force  # a search goes on when it is repeated
     if checkpoint.exists() and not (resume or force):
         raise InputError(f"{checkpoint} is left of a stopped training; pass --resume, or --force to start again")
-    more: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume} if make is train else {}
-    if resume and not checkpoint.exists() and more:
+    more: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
+    if resume and not checkpoint.exists() and not searches:
         console.print(f"Note: there is no {checkpoint}, so training starts from the beginning.")
     replaces = force or (resume and artifacts.is_interrupted(out))
     with stop_requests() as caught, artifacts.begin_run(out, split, replaces) as (known, fill):
@@ -251,16 +252,16 @@ def _train(
         more |= {"should_stop": lambda: bool(caught)}
         try:
             with nullcontext(None) if quiet else training_progress() as show:
-                run = make(known, on_progress=show, **more, **settings)
+                run = make(known, on_progress=show, progress=False, **more, **settings)
         except Interrupted as interrupted:
             if interrupted.run is None:
-                _leave(caught, f"{interrupted}; there is no model yet")
+                leave(caught, f"{interrupted}; there is no model yet")
             run, stopped = interrupted.run, str(interrupted)
         fill(run)
     if stopped:
-        _leave(caught, f"{stopped}. The best model so far, of epoch {run.settings['chosen_epochs']}, is in {out}")
-    for left in (Path(f"{out}.search"), *checkpoint.parent.glob(f"{escape(checkpoint.name)}*")):
-        left.unlink(missing_ok=True)  # each member of an ensemble has a checkpoint of its own
+        leave(caught, f"{stopped}. The best model so far, of epoch {run.settings['chosen_epochs']}, is in {out}")
+    Path(f"{out}.search").unlink(missing_ok=True)
+    remove_checkpoint(checkpoint)
     return run, known.drawn
 
 
@@ -271,9 +272,3 @@ def _check_space(out: str, known: Development, given: Mapping[str, Any]) -> None
     rows, copies = known.train.n_users + known.train.n_items, given.get("ensemble", 1) * (2 if given["refit"] else 1)
     wide = chosen.dim * (5 if chosen.keeps_ledger else 1)  # a ledger has four times as many numbers
     check_space(out, 4 * copies * rows * wide)
-
-
-def _leave(caught: list[int], text: str) -> NoReturn:
-    """Ends the command as the shell expects it after a signal."""
-    console.print(f"{text[0].upper()}{text[1:]}.")
-    sys.exit(128 + caught[0])

@@ -10,15 +10,18 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import (
     direction_or_auto_options,
+    explain_option,
     floor_option,
     k_option,
     point_option,
     price_option,
     seed_option,
     target_option,
+    users_option,
 )
 from counterpop.cli.progress import output, working
 from counterpop.reporting.tables import points_table
+from counterpop.reporting.terminal import OF_POINTS, meanings
 from counterpop.tuning import tune
 
 
@@ -36,9 +39,11 @@ from counterpop.tuning import tune
     help="Also try item strengths that depend on how far a user's history leans to popular items.",
 )
 @click.option("--one-dial", is_flag=True, help="Search the item strength alone, in steps of .05.")
-@seed_option(help="Deals the users into folds.")
+@users_option()
+@explain_option()
+@seed_option(help="Deals the users into folds, and draws a sample of them.")
 @shell
-def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
+def command(run: str, explain: bool, quiet: bool, **options: Any) -> dict[str, Any]:
     """Choose item and user strength on the validation part and write them into the run folder.
 
     All 169 pairs of strengths from 0 to 2, finer near 0, are measured in one pass. Strengths other than 0 are taken
@@ -56,10 +61,10 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
     balanced  the most gain at a price of at most --price of recall on the ordinary part
     free      the most gain without a significant loss of recall on the ordinary part
     """
-    saved, target = artifacts.load_run(run), options["target"]
+    saved, target, users = artifacts.load_run(run), options["target"], options.pop("users")
     with artifacts.claimed(run, "run"):
         with working("measuring every pair of strengths"):
-            tuned = tune(saved.run, saved.known, **options)
+            tuned = tune(saved.run, saved.known, users=users, **options)
         grid, chosen = tuned.grid, options | tuned.to_json()
         artifacts.save_tuning(saved, tuned, grid, chosen)
     plain, adjusted = grid.at(0.0, 0.0), tuned.measured
@@ -67,12 +72,15 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
         if not tuned.points:
             output.print(f"{saved.run.settings['method']} has no strengths to tune, so they are 0.")
         else:
-            output.print(tuned.sentence)
-            output.print(points_table(tuned.points))
+            output.print(tuned.sentence, "", points_table(tuned.points), "", sep="\n")
+        if tuned.sample:
+            output.print(tuned.sample.sentence)
         for warning in tuned.warnings:
             output.print(f"Warning: {warning}.")
         output.print(
             f"Validation {target} {plain[target]:.4f} plain, {adjusted[target]:.4f} at the chosen strengths; "
             f"validation part: {tuned.drawn}. Wrote {run}."
         )
+        if explain:
+            output.print("", meanings(OF_POINTS), sep="\n")
     return {"run": run, "users": grid.users, "plain": plain, "adjusted": adjusted, **chosen}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +15,28 @@ from counterpop.debiasing.rebuilding import Histories, rebuild
 from counterpop.debiasing.trials import (
     PART_NAMES,
     SIGNIFICANT,
+    DebiasOptions,
     DebiasSettings,
     Effect,
     Trial,
+    as_split,
     effect_of,
     hold_out,
     measure_on,
     tune_on,
+    warn_of_settings,
 )
 from counterpop.directions import Directions, find_directions
 from counterpop.embeddings import Embeddings
-from counterpop.errors import CounterpopWarning
 from counterpop.evaluation import Measures
 from counterpop.interactions import Interactions, RowIds
 from counterpop.ledger import Ledger
+from counterpop.presentation import Pictured
+from counterpop.progress import telling
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
+from counterpop.splits import Split
 from counterpop.tuning import (
     LOWER_IS_BETTER,
     WHICH,
@@ -51,8 +55,8 @@ from counterpop.tuning import (
 LEAST_AGREEMENT = 0.55  # chosen on validation: see experiments/debias_without_holdout.md
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Debiasing(Recommender):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Debiasing(Recommender, Pictured):
     """An adjustment of vectors trained by another model, with its measured effect.
 
     If no significant gain was found the strengths are 0: leave the vectors as they are.
@@ -83,9 +87,14 @@ class Debiasing(Recommender):
     agreement: float | None
     """Without a holdout: how well vectors rebuilt from pairs agree with the given ones, from 0 to 1; else None."""
     sample: int | None
-    """Maximum number of users on each side, if the catalogue is so large that a random sample was drawn."""
+    """Maximum number of users on each side, if there are so many users and items that a sample was drawn."""
     item_counts: NDArray[np.int64]
     """(I,) interactions of every item in the log."""
+    split: Split
+    """The log as train. With a later log also what was held out: uniform pairs of the users tuned on (validation) and
+    of the others (test), and ordinary pairs of the others. `evaluate` takes it; without a later log these are empty."""
+    seed: int = 0
+    """Of all random draws."""
 
     @property
     def gained(self) -> bool:
@@ -137,7 +146,10 @@ class Debiasing(Recommender):
             floors = ", ".join(f"{share:g} of {name}" for name, share in self.floor.items())
             sentences.append(f"Only strengths that keep {floors} on ordinary held-out pairs were considered.")
         if self.sample is not None:
-            sentences.append(f"The catalogue is large: each half is a random sample of at most {self.sample:,} users.")
+            sentences.append(
+                f"Each half is a sample of at most {self.sample:,} users, stratified by activity; --users all measures "
+                "everybody."
+            )
         return [*sentences, *(f"Warning: {warning}." for warning in self.warnings)]
 
     @property
@@ -188,7 +200,8 @@ def debias(
     user_ids: RowIds = None,
     item_ids: RowIds = None,
     ledger: Ledger | None = None,
-    **settings: Any,
+    progress: bool = True,
+    **settings: Unpack[DebiasOptions],
 ) -> Debiasing:
     """A tuned adjustment of given vectors, and its effect on users on whom nothing was tuned.
 
@@ -204,33 +217,34 @@ def debias(
     `point` and `price` choose a point of the frontier as in `tune`. Each point is measured on the other half of the
     users. If `target` does not improve significantly there (paired test, p < .01; for coverage and Gini, 95 %
     intervals that do not overlap) or the price is too high, the strengths are 0. Segments of users get their own
-    strengths if that is better than one pair for all, tuned and tested the same way. In very large catalogues both
-    halves are random samples: see `Debiasing.sample`.
+    strengths if that is better than one pair for all, tuned and tested the same way. If there are very many users and
+    items, both halves are samples: see `panels` and `Debiasing.sample`.
+
+    A terminal or a notebook shows the stages, unless `progress` is False or `report` is a function of your own.
     """
-    chosen = DebiasSettings.of(settings)
+    with telling(progress and "report" not in settings) as tell:
+        chosen = DebiasSettings.of({"report": tell, **settings}, debias)
+        return _debias((user_vectors, item_vectors), interactions, holdout, (user_ids, item_ids), ledger, chosen)
+
+
+def _debias(
+    matrices: tuple[NDArray[np.floating], NDArray[np.floating]],
+    interactions: Interactions,
+    holdout: Interactions | None,
+    ids: tuple[RowIds, RowIds],
+    ledger: Ledger | None,
+    chosen: DebiasSettings,
+) -> Debiasing:
+    """The same with settings that were read."""
     warn_of_settings(chosen, in_sample=holdout is None)
-    vectors = as_embeddings(user_vectors, item_vectors, interactions, user_ids, item_ids)
+    vectors = as_embeddings(*matrices, interactions, *ids)
     log = in_order_of(interactions, vectors, chosen.drop_unknown)
     check_fit(vectors, log, chosen.seed)
     if ledger is not None:
-        ledger = sort_ledger(ledger, interactions, user_ids, item_ids)
+        ledger = sort_ledger(ledger, interactions, *ids)
     later = None if holdout is None else in_order_of(holdout, vectors, chosen.drop_unknown)
     directions = find_directions(Model(vectors, ledger), log, chosen.item_direction, chosen.user_direction)
     return search_along(directions, vectors, log, later, chosen)
-
-
-def warn_of_settings(settings: DebiasSettings, *, in_sample: bool) -> None:
-    """Warns of settings whose result may disappoint; `in_sample` means without a later log."""
-    if settings.point == "gain" and not settings.floor:
-        if settings.target not in ("recall", "hit_rate", "ndcg"):
-            text = (
-                f"the target {settings.target} without a limit takes the strengths that move it most, at any cost in "
-                "accuracy; point='balanced' or a floor such as recall=0.95 limits the cost"
-            )
-            warnings.warn(CounterpopWarning(text), stacklevel=3)
-        elif in_sample:
-            text = "far along the grid, a gain that is judged without a later log may be none; pass a holdout"
-            warnings.warn(CounterpopWarning(text), stacklevel=3)
 
 
 def search_along(
@@ -241,11 +255,8 @@ def search_along(
     settings: DebiasSettings,
     by_item: Histories | None = None,
 ) -> Debiasing:
-    """The adjustment along given directions, for vectors and logs that are matched by position.
-
-    `by_item` are the histories of the items, if vectors and log hold only some of their users.
-    """
-    trial = hold_out(log, later, settings.seed)
+    """The adjustment along given directions; `by_item` are the items' histories if the log holds only some users."""
+    trial = hold_out(log, later, settings.seed, settings.users)
     if later is not None:
         return _search(vectors, log, trial, directions, settings)
     settings.report("rebuilding vectors without the held-out pairs")
@@ -311,7 +322,15 @@ def _search(
         agreement=agreement,
         sample=trial.sample,
         item_counts=log.item_counts,
+        split=as_split(log, settings.seed, **_held_out(trial)),
+        seed=settings.seed,
     )
+
+
+def _held_out(trial: Trial) -> dict[str, Interactions]:
+    """The parts to measure the given vectors on; none if they were trained on them."""
+    uniform, ordinary = trial.parts
+    return {} if trial.in_sample else {"valid": uniform.tuning, "test": uniform.test, "ordinary": ordinary.test}
 
 
 def _test_strengths(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,18 +13,22 @@ import numpy as np
 from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection
 from counterpop.embeddings import Embeddings, FloatArray
-from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, Measures, compare, measure
-from counterpop.interactions import IntArray, Interactions, pair_keys
+from counterpop.errors import CounterpopWarning, InputError, check_settings
+from counterpop.evaluation import Measures, compare, measure
+from counterpop.interactions import IntArray, Interactions, pair_keys, rows_of
+from counterpop.metrics.resampling import PER_USER
+from counterpop.panels import Users, choose_users
+from counterpop.presentation import Shown
 from counterpop.ranking import rank, tie_order
 from counterpop.segmentation import regroup
-from counterpop.splits import draw_by_item
+from counterpop.splits import LATER, Development, Split, SplitManifest, draw_by_item
 from counterpop.tuning import (
     FOLDS,
     LOWER_IS_BETTER,
     STRENGTHS,
     Frontier,
     Grid,
+    PointOptions,
     PointSettings,
     Target,
     deal_folds,
@@ -33,11 +39,18 @@ from counterpop.tuning import (
 # Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
 # total unless that is more than a share of the log; never more than half of an item's pairs.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 50_000, 0.2
-MOST_SCORES = 2_000_000_000  # users x items on each side; more users add little and take minutes
-SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
+SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (docs/debias.md)
 SPARE = 2.0  # standard errors below the limit on the price, without a later log: rebuilt vectors are not the given ones
 USER_STREAM, PAIR_STREAM = 500, 501
 PART_NAMES = "uniform", "ordinary"
+
+
+class DebiasOptions(PointOptions, total=False):
+    """The fields of `DebiasSettings` as keywords of `debias` and `check_drift`, for type checkers."""
+
+    item_direction: ItemDirection | None
+    drop_unknown: bool
+    report: Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +64,31 @@ class DebiasSettings(PointSettings):
     """Called with the name of each stage as it starts."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> DebiasSettings:
-        """These settings, the rest by default; raises `InputError` if one of them does not exist."""
-        names = [field.name for field in fields(cls)]
-        unknown = [name for name in settings if name not in names]
-        if unknown:
-            raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    def of(cls, settings: DebiasOptions, caller: Callable[..., Any] | None = None) -> DebiasSettings:
+        """These settings, the rest by default; raises `InputError` if one of them does not exist.
+
+        `caller` is the function that they are keywords of; its own are suggested as well.
+        """
+        check_settings(settings, [field.name for field in fields(cls)], signature(caller).parameters if caller else ())
         return cls(**settings)
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
+def warn_of_settings(settings: DebiasSettings, *, in_sample: bool) -> None:
+    """Warns of settings whose result may disappoint; `in_sample` means without a later log."""
+    if settings.point == "gain" and not settings.floor:
+        if settings.target not in ("recall", "hit_rate", "ndcg"):
+            text = (
+                f"the target {settings.target} without a limit takes the strengths that move it most, at any cost in "
+                "accuracy; point='balanced' or a floor such as recall=0.95 limits the cost"
+            )
+            warnings.warn(CounterpopWarning(text), stacklevel=4)
+        elif in_sample:
+            text = "far along the grid, a gain that is judged without a later log may be none; pass a holdout"
+            warnings.warn(CounterpopWarning(text), stacklevel=4)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Effect(Shown):
     """A model before and after, on the same held-out pairs of users on whom nothing was tuned."""
 
     plain: Measures
@@ -119,11 +146,14 @@ class Trial:
     in_sample: bool
     """Whether they come from the log the model was trained on."""
     sample: int | None
-    """Maximum number of users on each side, if a random sample was drawn; else None."""
+    """Maximum number of users on each side, if a sample was drawn; else None."""
 
 
-def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
-    """Held-out pairs of a later log, or else of the log itself, for users to tune on and users to test on."""
+def hold_out(log: Interactions, later: Interactions | None, seed: int, users: Users = None) -> Trial:
+    """Held-out pairs of a later log, or else of the log itself, for users to tune on and users to test on.
+
+    `users` limits the number of users on each side: see `panels`.
+    """
     generator, in_sample = np.random.default_rng([seed, PAIR_STREAM]), later is None
     if later is None:
         of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
@@ -132,29 +162,54 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int) -> Trial:
         masks = [np.isin(np.arange(len(log)), rows) for rows in (uniform, ordinary)]
         parts = [(log.rows(~mask), log.rows(mask)) for mask in masks]
     else:
-        later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
-        if not len(later):
-            raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
-        flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
-        uniform = np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))
-        parts = [(log, later.rows(uniform)), (log, later)]
+        parts = [(log, held) for held in _draw_later(log, later, generator)]
     chance = np.random.default_rng([seed, USER_STREAM]).random(log.n_users)
-    most = max(1, MOST_SCORES // log.n_items)
-    divided, sampled = [], False
+    divided, sizes = [], set()
     for seen, held in parts:
         sides = []
         for tuning in (True, False):
-            users = np.flatnonzero((held.user_counts > 0) & ((chance < 0.5) == tuning))
-            if not len(users):
+            able = np.flatnonzero((held.user_counts > 0) & ((chance < 0.5) == tuning)).astype(np.int32)
+            if not len(able):
                 raise InputError(
                     "held-out pairs of several users are needed, to tune on some and test on others, got those of "
                     f"{int((held.user_counts > 0).sum())}; pass a longer log"
                 )
-            sampled |= len(users) > most
-            users = users[np.argsort(chance[users])[:most]]
-            sides.append(held.rows(np.isin(held.user_ix, users)))
+            chosen, sample = choose_users(able, log.user_counts, log.n_items, users, seed)
+            sizes |= {sample.users} if sample else set()
+            sides.append(held.rows(rows_of(held, chosen)))
         divided.append(Part(seen, sides[0], sides[1]))
-    return Trial((divided[0], divided[1]), in_sample, most if sampled else None)
+    return Trial((divided[0], divided[1]), in_sample, max(sizes, default=None))
+
+
+def _draw_later(
+    log: Interactions, later: Interactions, generator: np.random.Generator
+) -> tuple[Interactions, Interactions]:
+    """Of the later pairs that the log does not hold: those that hold every item about equally often, and all."""
+    later = later.rows(~np.isin(pair_keys(later), pair_keys(log)))
+    if not len(later):
+        raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
+    flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
+    return later.rows(np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))), later
+
+
+def as_split(log: Interactions, seed: int = 0, **parts: Interactions) -> Split:
+    """The log as train, and these held-out parts; those that are not given are empty."""
+    nothing = log.rows(np.zeros(len(log), dtype=bool))
+    whole = {"train": log, **dict.fromkeys(("valid", "test", "ordinary", "intervened"), nothing), **parts}
+    manifest = SplitManifest.of(LATER, seed, {}, None, whole)
+    return Split(Development(log, whole["valid"], None, parts.get("ordinary"), manifest.drawn), whole["test"], manifest)
+
+
+def split_later(log: Interactions, later: Interactions, tuned_on: Interactions, seed: int = 0) -> Split:
+    """A split to measure vectors trained on `log` on: an even draw of later pairs as test, all of them as ordinary.
+
+    Users of `tuned_on` are left out, because strengths were tuned on them.
+    """
+    fresh = later.rows(tuned_on.user_counts[later.user_ix] == 0)
+    if not len(fresh):
+        raise InputError("the holdout must hold users on whom no strength was tuned, but it has none; pass another one")
+    even, everything = _draw_later(log, fresh, np.random.default_rng([seed, PAIR_STREAM]))
+    return as_split(log, seed, test=even, ordinary=everything)
 
 
 def tune_on(

@@ -63,7 +63,9 @@ UNMEASURED = (
         NO_NUMBER,
     ),
 )
-BEYOND = {  # the paper has uniform negatives; this cell is the hardest, and validation prefers another law there
+BEYOND: dict[
+    tuple[str, str], dict[str, Any]
+] = {  # the paper has uniform negatives; this cell is the hardest, and validation prefers another law there
     ("lightgcn", "adressa"): {"dim": 256, "negative_power": 0.25}
 }
 
@@ -92,13 +94,13 @@ def make_table3(bench: Bench) -> Item:
     )
 
 
-def compare_rows(cells: Sequence[Cell], backbone: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The paper's method less every other row, paired over users, by (title of the cell, metric).
+def compare_rows(cells: Sequence[Cell], backbone: str, variant: str = "") -> dict[tuple[str, str], dict[str, Any]]:
+    """The paper's method, or this variant of it, less every other row, paired over users, by (cell's title, metric).
 
     p-values are corrected for all comparisons of one backbone's table.
     """
     there = [cell for cell in cells if cell.backbone == backbone and cell.records]
-    ours = {cell.dataset: cell for cell in there if cell.method == OURS and not cell.variant}
+    ours = {cell.dataset: cell for cell in there if cell.method == OURS and cell.variant == variant}
     found: dict[tuple[str, str], Spread] = {}
     for cell in there:
         if cell.dataset in ours and cell is not ours[cell.dataset]:

@@ -8,7 +8,7 @@ from typing import Any
 import counterpop as cp
 from counterpop.paper.cache import Record
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, find_method, title_of
+from counterpop.paper.plan import BACKBONE_TITLES, Candidates, find_method, title_of
 from counterpop.paper.published import METRICS
 from counterpop.paper.results import Table
 from counterpop.paper.runs import Bench
@@ -79,20 +79,22 @@ class Cell:
         return {"backbone": self.backbone, "dataset": self.dataset, "method": self.method, **figures}
 
 
-def run_cell(bench: Bench, dataset: str, backbone: str, method: str, variant: str = "", **more: Any) -> Cell:
-    """The cell with its settings chosen on validation; `more` is the same in all that are tried.
+def run_cell(
+    bench: Bench, dataset: str, backbone: str, method: str, variant: str = "", among: Candidates = (), **more: Any
+) -> Cell:
+    """The cell with its settings chosen on validation, see `Plan.search`; `more` is the same in all that are tried.
 
     If it cannot be trained, it is a missing cell with the reason.
     """
     try:
         bench.plan.check(backbone, method)
-        choice = bench.choose(dataset, backbone, method, **more)
+        choice = bench.choose(dataset, backbone, method, among, **more)
         tested, validated, estimated = [], [], []
         for seed in bench.plan.all_seeds:
             settings = choice.settings | {"seed": seed}
             tested.append(bench.tested(dataset, settings))
             validated.append(bench.validated(dataset, settings))
-            if find_method(method).keeps_ledger and not more:
+            if find_method(method).keeps_ledger and not (more or among):
                 estimated.append(bench.estimated(dataset, settings))
     except cp.InputError as error:
         return Cell(dataset, backbone, method, variant, missing=str(error))

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from counterpop.outputs import replacing
 from counterpop.paper.results import Figure
-from counterpop.reporting.figures import COLORS, DASHES, SYMBOLS, framed, heat_map
+from counterpop.reporting.figures import DASHES, OTHERS, SYMBOLS, framed, heat_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def interactive(figure: Figure) -> go.Figure:
     """The figure for the page."""
     traces: list[Any] = []
     for n, series in enumerate(figure.series):
-        color = COLORS[n % len(COLORS)]
+        color = OTHERS[n % len(OTHERS)]
         if figure.kind == "map":
             traces.append(heat_map(series["name"], series["x"], series["y"], series["z"]))
             x, y = series["chosen"]
@@ -75,7 +75,7 @@ def _draw_lines(axes: Axes, figure: Figure) -> None:
             series["x"],
             y,
             label=series["name"],
-            color=COLORS[n % len(COLORS)],
+            color=OTHERS[n % len(OTHERS)],
             markersize=4,
             linestyle=_STROKES[DASHES[n % len(DASHES)]],
             marker=_MARKERS[n % len(_MARKERS)],
@@ -93,7 +93,7 @@ def _draw_bars(axes: Axes, figure: Figure) -> None:
     for n, series in enumerate(figure.series):
         places = [place + (n + 0.5) * width - 0.4 for place in range(len(series["x"]))]
         y = [float("nan") if value is None else value for value in series["y"]]  # no bar: missing is not zero
-        axes.bar(places, y, width, label=series["name"], color=COLORS[n % len(COLORS)])
+        axes.bar(places, y, width, label=series["name"], color=OTHERS[n % len(OTHERS)])
     axes.set_xticks(range(len(figure.series[0]["x"])), figure.series[0]["x"])
     axes.grid(axis="y", alpha=0.3)
     axes.legend(frameon=False, fontsize=8)

@@ -9,6 +9,7 @@ from counterpop.paper.ablation import make_table5
 from counterpop.paper.accuracy import make_table3
 from counterpop.paper.cost import make_table4
 from counterpop.paper.estimators import make_directions
+from counterpop.paper.frontier import make_frontier
 from counterpop.paper.gradients import make_figure1
 from counterpop.paper.groups import make_groups
 from counterpop.paper.losses import make_losses
@@ -32,6 +33,8 @@ ITEMS: dict[str, Callable[[Bench], Item]] = {
     "strengths": make_strengths,
     "directions": make_directions,
 }
+BEYOND: dict[str, Callable[[Bench], Item]] = {"frontier": make_frontier}
+"""What is made only if it is asked for by name: no part of the paper, and long."""
 
 
 def make_items(bench: Bench, names: Sequence[str], out: Path, *, rest_follows: bool = False) -> Iterator[Item]:
@@ -41,11 +44,12 @@ def make_items(bench: Bench, names: Sequence[str], out: Path, *, rest_follows: b
     with more backbones), an item is written only if a run was made for it.
     """
     # losses measures both losses on test, while table3's search only trains them: losses first, or some run twice
-    for name in sorted(names, key=lambda name: (name != "losses", list(ITEMS).index(name))):
+    order = ITEMS | BEYOND
+    for name in sorted(names, key=lambda name: (name != "losses", list(order).index(name))):
         bench.cache.used.clear()
         before = bench.cache.made
-        item = ITEMS[name](bench)
+        item = order[name](bench)
         if (bench.cache.made > before or not rest_follows) and not is_written(item, out, bench.cache.used):
             write_item(item, out, bench.plan, bench.cache)
-            write_overview(out, list(ITEMS))
+            write_overview(out, list(order))
         yield item

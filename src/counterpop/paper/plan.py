@@ -9,18 +9,23 @@ plays no part in any choice.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import counterpop as cp
 from counterpop.paper.published import BACKBONES, PLAIN
 
+UNIFORM = ("negative_power", 0.0)  # what the paper has, so not worth showing
+Candidates = Sequence[Mapping[str, Any]]
+
 BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 
 CANDIDATES = 3  # with one seed, MF then takes less than an hour on two cores
 MOST_CANDIDATES = 8
 QUICK_CANDIDATES = 2
-SEARCHED = ("loss", "lr", "reg", "initial_scale", "negatives", "epochs")  # what candidates differ in, with the options
+SEARCHED = ("loss", "lr", "reg", "initial_scale", "negatives", "negative_power", "epochs", "dim", "temperature", "logq")
+"""What candidates may differ in, with the options."""
 LOOKS: dict[str, dict[str, Any]] = {"mf": {"check_every": 20, "patience": 5}}  # half as many as by default
 QUICK_USERS = 1000
 QUICK: dict[str, dict[str, Any]] = {
@@ -85,13 +90,14 @@ class Plan:
             | more
         )
 
-    def search(self, backbone: str, method: str, **more: Any) -> list[dict[str, Any]]:
-        """Every setting that a cell is searched over; `more` is the same in all of them.
+    def search(self, backbone: str, method: str, among: Candidates = (), **more: Any) -> list[dict[str, Any]]:
+        """Every setting that a cell is searched over: of the method's own list, or `among` these.
 
+        `more` is the same in all of them.
         Without normalised users, a method's own candidates alternate with those of plain training, which has none.
         """
         number = min(self.candidates, QUICK_CANDIDATES) if self.quick else self.candidates
-        lists = [find_method(method).candidates(backbone)]
+        lists = [tuple(among) or find_method(method).candidates(backbone)]
         if more.get("normalised") is False:
             plain = cp.Settings(**self.settings(backbone, PLAIN))
             same = {name: getattr(plain, name) for name in ("lr", "reg", "initial_scale")}

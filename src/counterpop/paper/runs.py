@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +14,11 @@ import numpy as np
 import counterpop as cp
 from counterpop.encoding import to_json
 from counterpop.kernels.threads import core_count
-from counterpop.paper.cache import Cache, Record, machine
+from counterpop.paper.cache import Cache, Record, digest, machine
 from counterpop.paper.datasets import checksum, draw_intervened, everybody, find_datasets, load_dataset, thin
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
-from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, Plan
-from counterpop.paper.published import METRICS
+from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
+from counterpop.paper.published import DATASETS, METRICS
 from counterpop.paper.uncertainty import pack, resample
 
 K = 20
@@ -97,12 +97,13 @@ class Bench:
         *,
         watch: Watch = lambda label: nullcontext(None),
         tools: Tools | None = None,
+        datasets: Sequence[str] = (),
+        should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        self.plan, self.cache, self.paths, self.tools = plan, Cache(runs), find_datasets(data), tools or Tools()
-        self._watch = watch
-        self._splits: dict[str, cp.Split] = {}
-        self._checksums: dict[str, str] = {}
-        self._fitted: dict[str, Fitted] = {}
+        self.plan, self.cache, self.tools = plan, Cache(runs), tools or Tools()
+        self.paths = {name: path for name, path in find_datasets(data).items() if name in (datasets or DATASETS)}
+        self._watch, self._should_stop = watch, should_stop
+        self._splits, self._checksums, self._fitted = dict[str, cp.Split](), dict[str, str](), dict[str, Fitted]()
 
     def split(self, name: str) -> cp.Split:
         """A data set as it is split; of a smoke run only a few of its users."""
@@ -117,17 +118,17 @@ class Bench:
 
     def _path(self, name: str) -> Path:
         if name not in self.paths:
-            raise cp.InputError(f"no data set {name} in the data folder")
+            raise cp.InputError(f"no data set {name} in the data folder, or left out by --dataset")
         return self.paths[name]
 
-    def choose(self, name: str, backbone: str, method: str, **more: Any) -> Choice:
-        """The settings of a cell with the best recall on validation; `more` is not searched over.
+    def choose(self, name: str, backbone: str, method: str, among: Candidates = (), **more: Any) -> Choice:
+        """The settings of a cell with the best recall on validation, see `Plan.search`; `more` is not searched over.
 
         Raises `InputError` if none of them can be trained.
         """
         best, best_recall, why = None, -1.0, ""
         searched: list[dict[str, Any]] = []
-        for settings in self.plan.search(backbone, method, **more):
+        for settings in self.plan.search(backbone, method, among, **more):
             try:
                 recall = self.validated(name, settings)["valid"]["recall"]
             except cp.InputError as error:
@@ -172,16 +173,17 @@ class Bench:
 
         return self.cache.get(self.key("validation", name, settings), make)
 
-    def tested(self, name: str, settings: Mapping[str, Any]) -> Record:
+    def tested(self, name: str, settings: Mapping[str, Any], ensemble: Sequence[int] = ()) -> Record:
         """How a run does on test, at the strengths that validation chose and without them.
 
-        If both sides have a strength, also with one side off (the other chosen on validation for that); if there is a
-        ledger, also its picture of gradients.
+        With `ensemble`, of the runs of these seeds as one. If both sides have a strength, also with one side off (the
+        other chosen on validation for that); if there is a ledger, also its picture of gradients.
         """
 
         def make() -> Record:
             split = self.split(name)
-            fitted = self._fit(name, settings, refit=split.manifest.carved is not None)
+            refit = split.manifest.carved is not None
+            fitted = self._together(name, settings, ensemble) if ensemble else self._fit(name, settings, refit=refit)
             final, train = fitted.tuned, _train_of(fitted.run, split)
             adjusted = self.tools.measure(final, split, POPULARITY_RESAMPLES)
             record: Record = {
@@ -202,7 +204,19 @@ class Bench:
                 record["picture"] = picture_gradients(fitted.run.ledger, train)
             return record
 
-        return self.cache.get(self.key("test", name, settings), make)
+        key = self.key("test", name, settings) | ({"ensemble": list(ensemble)} if ensemble else {})
+        return self.cache.get(key, make)
+
+    def _together(self, name: str, settings: Mapping[str, Any], seeds: Sequence[int]) -> Fitted:
+        """The runs of these seeds as one; each seed's own results are made as well, while its run is in memory."""
+        runs, split = [], self.split(name)
+        for one in (dict(settings) | {"seed": seed} for seed in seeds):
+            self.tested(name, one)
+            self.validated(name, one)
+            runs.append(self._fit(name, one, refit=split.manifest.carved is not None).run)
+        models, refits = [run.model for run in runs], [run.refit for run in runs if run.refit]
+        whole = replace(runs[0], model=cp.combine(models), refit=cp.combine(refits) if refits else None)
+        return self.tune(replace(whole, settings=whole.settings | {"ensemble": len(runs)}), split.development)
 
     def _at(self, fitted: Fitted, split: cp.Split, strengths: tuple[float, float]) -> Record:
         measures = self.tools.measure(fitted.tuned.with_strengths(*strengths), split)
@@ -285,14 +299,18 @@ class Bench:
         return self.tools.search(model.embeddings, directions, known.train, known.valid, k=K, **over)
 
     def train(self, name: str, known: cp.Development, settings: Mapping[str, Any], *, refit: bool) -> cp.Run:
-        """A run; a method that needs a part drawn by intervention gets one where the data have none."""
+        """A run, from its checkpoint if it was stopped; an intervened part is drawn for a method that needs one."""
         chosen = cp.Settings(**settings)
         if chosen.method.needs_intervened and known.intervened is None:
             known = draw_intervened(known)
         label = f"{name}, {chosen.backbone} {chosen.method.name}, {chosen.loss}, seed {chosen.seed}"
         with self._watch(label) as show:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
-            return cp.train(known, refit=refit, on_progress=show, **dict(settings) | fixed)
+            point = self.cache.folder / f"{digest([name, resolve(settings), refit])}.checkpoint"
+            more: dict[str, Any] = {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
+            run = cp.train(known, refit=refit, on_progress=show, progress=False, **more, **dict(settings) | fixed)
+        point.unlink(missing_ok=True)
+        return run
 
     def key(self, what: str, name: str, settings: Mapping[str, Any]) -> Record:
         """What changes the bits of a result, and nothing else."""
@@ -314,7 +332,7 @@ class Bench:
 
 def _tried(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a candidate is told apart by, in full."""
-    shown = {key: settings[key] for key in SEARCHED if key in settings}
+    shown = {key: settings[key] for key in SEARCHED if key in settings and (key, settings[key]) != UNIFORM}
     return shown | ({"options": str(settings["method"])} if isinstance(settings["method"], cp.Method) else {})
 
 

@@ -153,11 +153,12 @@ def _gradients(audits: Mapping[str, Audit]) -> Section:
 
 def _figures(audits: Mapping[str, Audit]) -> Section:
     published = ", ".join(d.published for d in DEFINITIONS.values() if d.published)
+    basis = "Computed over all lists, not a sample. " if all(one.sample is None for one in audits.values()) else ""
     return Section(
         "All metrics and their definitions",
-        f"Computed over all lists, not a sample. {published} follow their publications. Below each value is its 95 % "
-        "interval: how much it would vary with other users of the same kind. Grades are conventions of this page; they "
-        "judge too much popularity, never too little. A dash means that the metric cannot be computed.",
+        f"{basis}{published} follow their publications. Below each value is its 95 % interval: how much it would vary "
+        "with other users of the same kind. Grades are conventions of this page; they judge too much popularity, never "
+        "too little. A dash means that the metric cannot be computed.",
         html_audit(audits),
     )
 

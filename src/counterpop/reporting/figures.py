@@ -6,7 +6,7 @@ colour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -18,14 +18,16 @@ from counterpop.auditing import Audit
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
-from counterpop.reporting.findings import RunReport, sides
+from counterpop.reporting.catalogue import CategoryShare
+from counterpop.reporting.findings import ACCURACY, RunReport, sides
 from counterpop.reporting.tables import GROUP_NAMES
 from counterpop.tuning import Grid
 
-# Contrast of at least 3:1 against both the light and the dark page. Plain and adjusted have a colour of their own.
+# Contrast of at least 3:1 against both the light and the dark page. Plain and adjusted have colours of their own, on
+# every page; nothing else is drawn in them.
 PLAIN, ADJUSTED, REFERENCE = "#c8691c", "#3a7fc4", "#868c94"
 OTHERS = ("#2f8f57", "#a25bc0", "#c0487a", "#8a7a1f", "#1f8f96", "#7a6fd0")
-COLORS = (PLAIN, ADJUSTED, *OTHERS)
+SIDES = {"plain": PLAIN, "as trained": PLAIN, "adjusted": ADJUSTED}
 DASHES = ("dot", "solid", "dash", "dashdot", "longdash", "longdashdot", "solid", "dot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon", "hexagon", "hourglass")
 _GROUP = "% of items, most popular first"
@@ -48,9 +50,40 @@ def audited_groups(audits: Mapping[str, Audit]) -> go.Figure:
     """Bars: each popularity group's share of the log's interactions and of the recommendations."""
     reference = [group["interactions"] for group in next(iter(audits.values())).groups]
     bars = [_bars("Interactions in the log", GROUP_NAMES, reference, REFERENCE, "/")]
-    for (name, one), color in zip(audits.items(), COLORS, strict=False):
-        bars.append(_bars(name, GROUP_NAMES, [group["frequency"] for group in one.groups], color, ""))
-    return framed(bars, _GROUP, "Share", yaxis_tickformat=".0%")
+    for name, one in audits.items():
+        shares = [group["frequency"] for group in one.groups]
+        bars.append(_bars(name, GROUP_NAMES, shares, color_of(name, audits), ""))
+    return framed(bars, _GROUP, "Share", yaxis_tickformat=".0%", showlegend=True)
+
+
+def color_of(name: str, names: Iterable[str]) -> str:
+    """Plain and adjusted lists have their own colours; those of other systems take the others in turn."""
+    rest = [one for one in names if one.lower() not in SIDES]
+    return SIDES[name.lower()] if name.lower() in SIDES else OTHERS[rest.index(name) % len(OTHERS)]
+
+
+def by_category(rows: Sequence[CategoryShare]) -> go.Figure:
+    """Bars: each category's share of the interactions, and of the places in plain and adjusted lists."""
+    names = [escape(row.name) for row in rows]
+    bars = [_bars("Interactions", names, [row.interactions for row in rows], REFERENCE, "/")]
+    for n, name in enumerate(("Plain", "Adjusted")):
+        bars.append(_bars(name, names, [row.shares[n] for row in rows], SIDES[name.lower()], ""))
+    return framed(bars, "", "Share", yaxis_tickformat=".0%")
+
+
+def same_scale(charts: Sequence[go.Figure]) -> list[go.Figure]:
+    """The figures with one y axis for all, linear from 0 or logarithmic, so that they can be compared."""
+    low, high = [], []
+    for trace in (trace for chart in charts for trace in chart.data):
+        y = np.array([np.nan if value is None else float(value) for value in trace.y])
+        more = trace.error_y.array
+        low.append(y)
+        high.append(y if more is None else y + np.array(more, dtype=float))
+    bottom, top = float(np.nanmin(np.concatenate(low))), float(np.nanmax(np.concatenate(high)))
+    ends = [min(0.0, 1.05 * bottom), 1.05 * top or 1.0]
+    if charts[0].layout.yaxis.type == "log":
+        ends = [np.log10(bottom) - 0.2, np.log10(top) + 0.2]
+    return [chart.update_yaxes(range=ends) for chart in charts]
 
 
 def audited_segments(audits: Mapping[str, Audit], which: str) -> go.Figure:
@@ -58,9 +91,9 @@ def audited_segments(audits: Mapping[str, Audit], which: str) -> go.Figure:
     first = next(iter(audits.values())).segments
     names = [segment["name"] for segment in first]
     bars = [_bars("What they chose", names, [segment["profile"][which] for segment in first], REFERENCE, "/")]
-    for (name, one), color in zip(audits.items(), COLORS, strict=False):
+    for name, one in audits.items():
         shares = [segment["lists"][which] for segment in one.segments]
-        bars.append(_bars(f"What they are shown, {name}", names, shares, color, ""))
+        bars.append(_bars(f"What they are shown, {name}", names, shares, color_of(name, audits), ""))
     return framed(bars, "Users", f"Share of {which} items", yaxis_tickformat=".0%")
 
 
@@ -68,7 +101,8 @@ def miscalibration_spread(audits: Mapping[str, Audit]) -> go.Figure:
     """Lines: the distribution over users of the divergence between list and profile."""
     edges = np.linspace(0, 1, 21)
     lines = []
-    for (name, one), color, dash in zip(audits.items(), COLORS, DASHES, strict=False):
+    for (name, one), dash in zip(audits.items(), DASHES, strict=False):
+        color = color_of(name, audits)
         values = one.per_user["miscalibration"]
         known = np.histogram(values[np.isfinite(values)], edges)[0]
         share = known / max(1, known.sum())
@@ -105,39 +139,48 @@ def trade_off(reports: Sequence[RunReport]) -> go.Figure:
     return framed(traces, "Popularity (average item = 1)", f"Recall@{k}", xaxis_rangemode="tozero", showlegend=True)
 
 
-def frontier(
-    efficient: Sequence[Mapping[str, float]], points: Mapping[str, Mapping[str, Any]], target: str
-) -> go.Figure:
+def frontier(told: Mapping[str, Any], bases: tuple[float, float], used: str | None = None) -> go.Figure:
     """The efficient pairs of strengths as a line of gain against price, and the named points with their intervals.
 
-    Both are as in the JSON of `tune` and `debias`.
+    `told` is the JSON of `tune` or `debias`. A gain in accuracy is shown relative to the plain model's, in percent:
+    `bases` are the plain values for the line and for the points. `used` is the name of the point that is in use.
     """
-    hover = "item %{customdata[0]}, user %{customdata[1]}<br>gain %{y:.4f}, price %{x:.1%}<extra></extra>"
+    target, points = told.get("target", "recall"), told["points"]
+    relative = target in ACCURACY and min(bases) > 0
+    line_base, point_base = bases if relative else (1.0, 1.0)
+    form = ".1%" if relative else ".4f"
+    hover = f"item %{{customdata[0]}}, user %{{customdata[1]}}<br>gain %{{y:{form}}}, price %{{x:.1%}}<extra></extra>"
 
-    def scatter(name: str, rows: Sequence[Mapping[str, Any]], **style: Any) -> go.Scatter:
+    def scatter(name: str, rows: Sequence[Mapping[str, Any]], base: float, **style: Any) -> go.Scatter:
         pairs = [(row["item_strength"], row["user_strength"]) for row in rows]
-        x, y = ([row[side] for row in rows] for side in ("price", "gain"))
+        x, y = [row["price"] for row in rows], [row["gain"] / base for row in rows]
         return go.Scatter(name=name, x=x, y=y, customdata=pairs, hovertemplate=hover, **style)
 
-    traces = [
-        scatter("Best trade-offs", efficient, mode="lines+markers", line={"color": REFERENCE}, marker_size=5),
-        go.Scatter(name="Plain", x=[0.0], y=[0.0], mode="markers", marker=_dot(PLAIN, "x"), hoverinfo="name"),
-    ]
+    line, beside = {"color": REFERENCE, "width": 2}, {"mode": "markers+text", "cliponaxis": False}
+    traces = [scatter("Best trade-offs", told["frontier"], line_base, mode="lines", line=line)]
+    mark = {**beside, "marker": _dot(PLAIN, "x"), "text": ["<b>plain</b>"], "textposition": "bottom right"}
+    traces.append(go.Scatter(name="Plain", x=[0.0], y=[0.0], hoverinfo="name", **mark))
+    furthest = max([row["price"] for row in (*told["frontier"], *points.values())])
     for (name, point), symbol in zip(points.items(), SYMBOLS[1:], strict=False):
-        prices = [(point["price_low"], point["price_high"])]
+        text = f"<b>{name}</b>{', used here' if name == used else ''}{'' if point['proven'] else ', not proven'}"
+        prices, gains = (
+            (point["price_low"], point["price_high"]),
+            (point["low"] / point_base, point["high"] / point_base),
+        )
+        style = beside | {
+            "text": [text],
+            "textposition": "top left" if point["price"] > 0.6 * furthest else "bottom right",
+            "marker": _dot(ADJUSTED, symbol if point["proven"] else f"{symbol}-open"),
+            "error_x": _error([point["price"]], [prices], ADJUSTED),
+            "error_y": _error([point["gain"] / point_base], [gains], ADJUSTED),
+        }
         traces.append(
-            scatter(
-                name.capitalize() + ("" if point["proven"] else ", not proven"),
-                [point],
-                mode="markers",
-                marker=_dot(ADJUSTED, symbol if point["proven"] else f"{symbol}-open"),
-                error_x=_error([point["price"]], prices, ADJUSTED),
-                error_y=_error([point["gain"]], [(point["low"], point["high"])], ADJUSTED),
-            )
+            scatter(name.capitalize() + ("" if point["proven"] else ", not proven"), [point], point_base, **style)
         )
     label = f"Gain in {target.replace('_', ' ')}"
-    axes = {"xaxis_tickformat": ".0%", "showlegend": True}
-    return framed(traces, "Price: share of ordinary recall lost", label, height=HEIGHT + 60, **axes)
+    axes: dict[str, Any] = {"xaxis_tickformat": ".0%", "showlegend": False, "margin_t": 12, "height": HEIGHT - 30}
+    axes |= {"yaxis_tickformat": "+.0%"} if relative else {}
+    return framed(traces, "Price: share of ordinary recall lost", label, **axes)
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:
@@ -147,11 +190,11 @@ def recall_by_group(evaluation: Evaluation) -> go.Figure:
 
 def _group_bars(evaluation: Evaluation, what: str) -> list[go.Bar]:
     bars = []
-    for (name, measures), color in zip(sides(evaluation).items(), COLORS, strict=False):
+    for name, measures in sides(evaluation).items():
         values = [group[what] for group in measures.groups]
         around = [measures.intervals.get(f"group_{g + 1}_{what}") for g in range(len(values))]
         error = _error(values, around, REFERENCE)
-        bars.append(_bars(name.capitalize(), GROUP_NAMES, values, color, "", error_y=error))
+        bars.append(_bars(name.capitalize(), GROUP_NAMES, values, SIDES[name], "", error_y=error))
     return bars
 
 
@@ -170,8 +213,8 @@ def frequency_by_rank(
     Points are means over bins of ranks, so a large catalogue costs no more; a gap means never recommended.
     """
     lines = [
-        _by_rank(name, exposed / max(1, n_users), item_counts, color, dash, positive=True)
-        for (name, exposed), color, dash in zip(exposures.items(), COLORS, DASHES, strict=False)
+        _by_rank(name, exposed / max(1, n_users), item_counts, color_of(name, exposures), dash, positive=True)
+        for (name, exposed), dash in zip(exposures.items(), DASHES, strict=False)
     ]
     y_axis = {"yaxis_type": "log", "yaxis_dtick": 1, "yaxis_tickformat": "~%"}
     return framed(lines, _RANK, "Share of users", showlegend=True, **_RANK_AXIS, **y_axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from counterpop.evaluation import Evaluation, Measures, compare
 from counterpop.interactions import head
 from counterpop.ledger import Ledger
+from counterpop.reporting.cases import Case
+from counterpop.reporting.catalogue import Catalogue
+from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
 
 SIGNIFICANT = 0.05
+PARTS = {"test": "test", "valid": "validation", "ordinary": "ordinary"}
+PRICE_UNKNOWN = "What that costs as traffic is today is not known."
 ACCURACY = ("recall", "hit_rate", "ndcg")  # higher is better; for other metrics neither direction is
 Direction = Literal["higher", "lower", "no clear difference"]
 
@@ -36,6 +41,16 @@ class RunReport:
     """How the strengths were chosen, as `counterpop tune --json` prints it; None if the run was not tuned."""
     truth: Mapping[str, float] | None = None
     """In a synthetic world: the share of users' true favourites found by the "plain" and "adjusted" lists."""
+    catalogue: Catalogue | None = None
+    """What items are called; without it no items are listed."""
+    cases: tuple[Case, ...] = ()
+    """A few users before and after: see `typical_users`."""
+
+    @property
+    def label(self) -> str:
+        """What a page calls it: by its method, or by its name if the method is not a built-in one."""
+        method = next((one for one in METHODS if one.name == self.settings.get("method")), None)
+        return f"{method.title} training" if method else self.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,38 +121,53 @@ def sides(evaluation: Evaluation) -> dict[str, Measures]:
     return {"plain": evaluation.plain} | ({"adjusted": evaluation.adjusted} if is_adjusted(evaluation) else {})
 
 
-def headline(report: RunReport) -> str:
-    """The finding in a few words: what happened to popularity, to recall, and to recall on ordinary pairs."""
-    if not is_adjusted(report.evaluation):
-        return "As trained: nothing was removed"
-    rows = report.evaluation.comparison
-    popularity = {
-        "lower": "Less popular recommendations",
-        "higher": "More popular recommendations",
-        "no clear difference": "No clear difference in popularity",
-    }[direction(rows["average_popularity"])]
-    recall = {
-        "improved": "recall improved",
-        "worse": "recall is worse",
-        "no clear difference": "no clear difference in recall",
-    }[verdict("recall", rows["recall"])]
-    ordinary = report.evaluation.ordinary
-    today = f" ({verdict('recall', ordinary.comparison['recall'])} as traffic is today)" if ordinary else ""
-    return f"{popularity}; {recall}{today}"
+def labelled(reports: Sequence[RunReport]) -> list[RunReport]:
+    """The reports, each with its label as its name; runs with the same label keep their own name beside it."""
+    labels = [report.label for report in reports]
+    return [
+        replace(r, name=label if labels.count(label) == 1 or label == r.name else f"{label} ({r.name})")
+        for r, label in zip(reports, labels, strict=True)
+    ]
+
+
+def headline(found: Evaluation) -> str:
+    """The finding in a sentence: what the adjusted lists find if every item were shown equally, and as traffic is."""
+    if not is_adjusted(found):
+        return "Nothing was removed: both strengths are 0, so the adjusted lists are the plain ones."
+    would = "what users would choose if every item were shown equally often"
+    first = would if found.even else f"what users chose in the {PARTS[found.on]} part"
+    text = f"With popularity removed, the recommendations find {_amount(found)} of {first}"
+    if found.ordinary is None:
+        return f"{text}. {PRICE_UNKNOWN if found.even else ''}".strip()
+    ways = {verdict("recall", one.comparison["recall"]) for one in (found, found.ordinary)}
+    joined = "but" if ways == {"improved", "worse"} else "and"
+    return f"{text}, {joined} {_amount(found.ordinary)} of what they choose as traffic is today."
+
+
+def _amount(found: Evaluation) -> str:
+    """How much more or less is found, if the difference is significant."""
+    way = direction(found.comparison["recall"])
+    if way == "no clear difference":
+        return "about as much (no clear difference)"
+    share = "" if found.gain is None else f"{abs(100 * found.gain['change']):.0f} % "
+    return f"{share}{'more' if way == 'higher' else 'less'}"
 
 
 def explanation(report: RunReport) -> str:
     """A few sentences for a newcomer: how many items of a list are popular ones, before and after."""
     found, popular = report.evaluation, head(report.item_counts)
     plain, adjusted = (found.k * (1 - m.tail_share) for m in (found.plain, found.adjusted))
-    after = f"After the adjustment, {adjusted:.1f} are."
-    if not is_adjusted(found):
-        after = "The adjustment does not change the lists, because both strengths are 0."
-    held = "the held-out test part"
-    if found.on != "test":
-        held = "the validation part, which is usually used to choose the strengths, so these numbers flatter the result"
+    many = f"{adjusted:.1f} instead of {plain:.1f}" if is_adjusted(found) else f"{plain:.1f}"
+    held = (
+        ""
+        if found.on == "test"
+        else (
+            " Measured on the validation part, which is usually used to choose the strengths, so these numbers flatter "
+            "the result."
+        )
+    )
     return (
-        f"Of every {found.k} items the plain model recommends, {plain:.1f} are among the {popular.sum():,} most "
-        f"popular of {len(popular):,} items, which account for up to 80\u00a0% of all interactions. {after} "
-        f"Measured for {len(found.plain.users):,} users on {held}."
+        f"Of {found.k} recommended items, {many} are popular ones: the {popular.sum():,} of {len(popular):,} items "
+        f"that account for up to 80 % of all interactions.{held}"
+        + (f" {found.sample.sentence}" if found.sample else "")
     )

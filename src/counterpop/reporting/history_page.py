@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from counterpop.auditing import DEFINITIONS
 from counterpop.reporting.audit_tables import html_grade
-from counterpop.reporting.figures import COLORS, DASHES, SYMBOLS, framed
+from counterpop.reporting.figures import DASHES, OTHERS, SYMBOLS, framed
 from counterpop.reporting.page import Section, Tile, card, cards, compose, panel, panels, wide
 from counterpop.reporting.tables import exact, html_table
 
@@ -68,7 +68,7 @@ def _line(name: str, documents: Sequence[Mapping[str, Any]]) -> go.Figure:
                 x=[one["date"] for one in mine],
                 y=values,
                 mode="lines+markers",
-                line={"color": COLORS[n % len(COLORS)], "dash": DASHES[n % len(DASHES)]},
+                line={"color": OTHERS[n % len(OTHERS)], "dash": DASHES[n % len(DASHES)]},
                 marker={"symbol": SYMBOLS[n % len(SYMBOLS)], "size": 8},
                 error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1},
             )

@@ -16,11 +16,12 @@ from plotly.offline import get_plotlyjs
 
 
 class Section(NamedTuple):
-    """A heading, an explanation of its contents, and the contents."""
+    """A heading, an explanation of its contents, the contents, and what the table of contents calls it."""
 
     heading: str
     lead: str
     body: str
+    short: str = ""
 
 
 class Tile(NamedTuple):
@@ -31,17 +32,24 @@ class Tile(NamedTuple):
     note: str
 
 
-def compose(title: str, intro: str, first: str, sections: Sequence[Section]) -> str:
-    """The whole page as HTML: title (plain text), introduction, findings, table of contents, sections."""
-    template = files("counterpop.reporting").joinpath("page.html").read_text(encoding="utf-8")
+def compose(title: str, intro: str, first: str, sections: Sequence[Section], kicker: str = "", name: str = "") -> str:
+    """The whole page: its title or verdict (plain text), introduction, first screen, table of contents, sections.
+
+    `kicker` is a line above the title; `name` is what the browser calls the page, if not its title (plain text).
+    """
+    own = files("counterpop.reporting")
     sections = [Section(*(part.replace(" %", "\u00a0%") for part in section)) for section in sections]
     anchors = [f"part-{n}" for n in range(1, len(sections) + 1)]
-    return Template(template).substitute(
-        title=escape(title),
-        intro=intro,
-        first=first.replace(" %", "\u00a0%"),  # a number and its sign stay on one line
+    return Template(own.joinpath("page.html").read_text(encoding="utf-8")).substitute(
+        name=escape(name or title),
+        style=own.joinpath("page.css").read_text(encoding="utf-8"),
+        script=own.joinpath("page.js").read_text(encoding="utf-8"),
+        kicker=kicker and f'<p class="kicker">{kicker}</p>',
+        title=escape(title).replace(" %", "\u00a0%"),
+        intro=intro.replace(" %", "\u00a0%"),  # a number and its sign stay on one line
+        first=first.replace(" %", "\u00a0%"),
         contents="".join(
-            f'<li><a href="#{anchor}">{section.heading}</a></li>'
+            f'<li><a href="#{anchor}">{section.short or section.heading}</a></li>'
             for anchor, section in zip(anchors, sections, strict=True)
         ),
         sections="\n".join(
@@ -100,10 +108,10 @@ def missing(name: str, why: str) -> str:
 
 
 def wide(label: str, table: str) -> str:
-    """A table that scrolls on its own on a narrow screen, also by keyboard."""
+    """A table that scrolls on its own where it does not fit, also by keyboard."""
     return f'<div class="wide" tabindex="0" role="region" aria-label="{label}">{table}</div>'
 
 
 def definitions(those: Iterable[tuple[str, str]]) -> str:
     """A list of terms and their meanings."""
-    return f"<dl>{''.join(f'<dt>{word}</dt><dd>{text}</dd>' for word, text in those)}</dl>"
+    return f'<dl class="words">{"".join(f"<dt>{word}</dt><dd>{text}</dd>" for word, text in those)}</dl>'

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.auditing import DEFINITIONS, GROUP_RULE
+from counterpop.auditing import GROUP_RULE
 from counterpop.encoding import to_json
-from counterpop.evaluation import PER_USER, Evaluation
 from counterpop.ledger import GradientPicture, gradient_picture
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import figures, findings
 from counterpop.reporting.findings import SIGNIFICANT, RunReport
-from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, missing, panel, panels, wide
+from counterpop.reporting.first_screen import SIDES, gain_price_pair, glance, movers
+from counterpop.reporting.glossary import GLOSSARY, words
+from counterpop.reporting.item_sections import category_sections, moved_sections, user_sections
+from counterpop.reporting.page import Section, compose, definitions, missing, panel, panels, wide
 from counterpop.reporting.settings_tried import CHOOSERS, settings_tried
-from counterpop.reporting.tables import (
-    LABELS,
-    format_figure,
-    format_p,
-    format_price,
-    html_contrasts,
-    html_measures,
-    html_table,
-)
+from counterpop.reporting.tables import LABELS, html_contrasts, html_measures, html_points, html_table
 
-PERCENT = "\u00a0%"
 BIAS = (
     "A recommender learns from what people chose, but people can only choose from what they are shown. Popular items "
     "are shown more, so they end up being recommended more than people’s tastes justify."
-)
-INTRO = (
-    f"{BIAS} This page shows how strong that bias is in a model as trained (plain), and how good its lists are once "
-    "the bias has been removed (adjusted)."
 )
 FREQUENCY = (
     "The share of users who are recommended an item, from the most popular item on the left to the least popular on "
@@ -46,121 +36,78 @@ GRADIENTS = (
     "the total."
 )
 POINTS = (
-    "Removing more popularity finds more on pairs drawn evenly over items (the gain) and less on ordinary pairs, as "
-    "traffic is today (the price). The line joins the pairs of strengths that no other pair beats in both. Three "
-    "points have names: gain is the most gain at any price, balanced the most at a price of at most 5 % unless another "
-    "limit was set, free the most without a significant loss."
-)
-DEFINED = (
-    (
-        "Recall@k",
-        "The share of a user’s held-out items that are among the k recommended ones. Mean over users with at least one "
-        "held-out item.",
-    ),
-    ("Hit rate@k", "1 if any held-out item is among the k recommended ones, otherwise 0. Mean over the same users."),
-    (
-        "NDCG@k",
-        "Hits near the top count more: DCG = sum of 1 / log2(rank + 1) over the hits, divided by the DCG of a perfect "
-        "list with min(k, held-out items) hits. Mean over the same users.",
-    ),
-    (
-        "Two kinds of held-out pairs",
-        "Even pairs hold every item about equally often: they show what would be found if every item were shown "
-        "equally often. Ordinary pairs are drawn from the log as it is: they show what is found as traffic is today, "
-        "which favours items that are popular already. "
-        "After a refit, which trains on them, they are measured on the model before it, at the same strengths.",
-    ),
-    ("Gain", "How much the adjustment raises a metric, usually recall, on even pairs. Above 0 means better."),
-    (
-        "Price",
-        "The share of recall on ordinary pairs that the adjustment loses. Above 0 it costs something; below 0 recall "
-        "on ordinary pairs rises as well.",
-    ),
-    *(
-        (DEFINITIONS[name].label, DEFINITIONS[name].text)
-        for name in ("average_popularity", "tail_share", "coverage", "gini")
-    ),
-    ("The log", "Here the log is the data the model was trained on. Popularity is counted in it."),
-    (
-        "Popularity groups",
-        f"{GROUP_RULE} Recall of a group: hits in the group / held-out pairs in the group, over all users together.",
-    ),
-    (
-        "Strengths",
-        "How much of the popular direction is removed from item vectors, and of the conformity direction from user "
-        "vectors: v − strength (v · d) d for a unit vector d.",
-    ),
-    (
-        "Pull and push",
-        "Summed over all training steps: pull is what raised an item as a positive example, push is what lowered it "
-        "as a negative one. The total is pull + push, where push is negative.",
-    ),
-    (
-        "Intervals and p",
-        "95 % intervals are bootstrapped over users. p comes from a paired randomisation test: how often differences "
-        "with random signs have a mean at least as far from zero.",
-    ),
+    "Removing more finds more on even pairs (the gain) and less on ordinary pairs (the price). The line joins the "
+    f"pairs of strengths that no other pair beats in both. {GLOSSARY['Named points']}"
 )
 
 
 def render_runs(reports: Sequence[RunReport], title: str) -> str:
-    """The whole page as HTML."""
-    sections = (_comparison, _groups, _frequency, _gradients, _strengths)
-    first = cards([card(escape(r.name), findings.headline(r), findings.explanation(r), _tiles(r)) for r in reports])
-    shown = [section(reports) for section in sections]
-    return compose(title, INTRO, first, [*shown, *settings_tried(reports), _training(reports), _defined(reports)])
-
-
-def _tiles(report: RunReport) -> list[Tile]:
-    """The few numbers at the top of the page, before and after."""
-    found, mean = report.evaluation, float(report.item_counts.mean())
-    both = found.plain, found.adjusted
-    times = [f"{m.average_popularity / mean if mean else 0.0:.1f}" for m in both]
-    tail = (format_figure("tail_share", m.tail_share) for m in both)
-    tiles = [
-        Tile("Popularity", _change(*times), f"times the interactions of an average item ({mean:,.1f})"),
-        Tile(
-            "Tail items",
-            _change(*tail),
-            "of recommendations are not among the popular items (80&nbsp;% of interactions)",
-        ),
-        _recall_tile(found),
-        *([_recall_tile(found.ordinary, found.price)] if found.ordinary else []),
+    """The whole page as HTML: first the first run, then all of them."""
+    reports = findings.labelled(reports)
+    subject = reports[0]
+    sections = [
+        *user_sections(reports),
+        *moved_sections(reports),
+        *category_sections(reports),
+        groups_section(reports),
+        _frequency(reports),
+        comparison_section(reports),
+        strengths_section(reports),
+        *settings_tried(reports),
+        _training(reports),
+        _gradients(reports),
+        definitions_section(reports),
     ]
+    found = subject.evaluation
+    kicker = f"{escape(subject.name)}, measured on the {findings.PARTS[found.on]} part"
+    if len(reports) > 1:
+        kicker += f"; compared below with {', '.join(escape(r.name) for r in reports[1:])}"
+    return compose(findings.headline(found), intro_of(subject), first_screen(subject), sections, kicker, title)
+
+
+def intro_of(report: RunReport) -> str:
+    """What plain and adjusted are, and what the adjustment does to a list."""
+    return f"{SIDES} {findings.explanation(report)}"
+
+
+def first_screen(report: RunReport) -> str:
+    """Gain and price, one chart, and the titles that gain and lose most."""
+    found, truth = report.evaluation, ""
     if report.truth is not None:
-        shown = _change(*(_percent(report.truth[kind]) for kind in ("plain", "adjusted")))
-        tiles.append(Tile("True favourites found", shown, "known here because this world is synthetic"))
-    return tiles
-
-
-def _recall_tile(found: Evaluation, price: Mapping[str, float] | None = None) -> Tile:
-    """Recall before and after: the gain on the measured part, or on ordinary pairs the price."""
-    note = f"recall@{found.k} on {found.on}{' pairs, before the refit' if found.before_refit else ''}"
+        plain, adjusted = (f"{100 * report.truth[kind]:.1f} %" for kind in ("plain", "adjusted"))
+        change = plain if plain == adjusted else f"<strong>{plain} → {adjusted}</strong>"
+        truth = (
+            f'<p class="fact">True favourites found: {change}. This world is synthetic, so what its users truly like '
+            "most is known.</p>"
+        )
+    chart = frontier_panel(report) or panel(
+        "What is recommended, by popularity", "", figures.exposure_by_group(found, report.item_counts)
+    )
+    titles = ""
     if findings.is_adjusted(found):
-        row = found.comparison["recall"]
-        change, low, high = (100 * row[name] for name in ("difference", "low", "high"))
-        word = findings.verdict("recall", row)
-        note += f": {change:+.1f} points ({low:+.1f} to {high:+.1f}), {format_p(row['p_value'])}, {word}"
-        if price:
-            note += f"; price {format_price(**price)}"
-        elif found.gain:
-            relative, low, high = (100 * found.gain[name] for name in ("change", "low", "high"))
-            note += f"; gain {relative:+.1f}{PERCENT} ({low:+.1f} to {high:+.1f})"
-    title = "Found if items were shown equally" if found.even else "Held-out choices found"
-    shown = _change(*(_percent(m.recall) for m in (found.plain, found.adjusted)))
-    return Tile("Found as traffic is today" if found.on == "ordinary" else title, shown, note)
+        titles = movers(report.catalogue, found.plain.exposure, found.adjusted.exposure, len(found.plain.users))
+    return gain_price_pair(found) + truth + glance(chart, titles)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}{PERCENT}"
+def frontier_panel(report: RunReport) -> str:
+    """The frontier of gain against price with its named points; nothing if the run was tuned without a price."""
+    told = report.tuning or {}
+    if not told.get("frontier") or not told.get("points") or report.grid is None:
+        return ""
+    strengths = report.evaluation.item_strength, report.evaluation.user_strength
+    used = next((n for n, p in told["points"].items() if (p["item_strength"], p["user_strength"]) == strengths), None)
+    return panel("How much to remove is a choice: gain against price", "", figures.frontier(told, _bases(report), used))
 
 
-def _change(before: str, after: str) -> str:
-    """Both values, or one if they are the same; the percent sign is shown once."""
-    return before if before == after else f"{before.removesuffix(PERCENT)} → {after}"
+def _bases(report: RunReport) -> tuple[float, float]:
+    """The plain value of the target where the frontier's line was measured, and where its points were."""
+    told = report.tuning or {}
+    target = told.get("target", "recall")
+    own = report.grid.at(0.0, 0.0)[target] if report.grid is not None else 0.0
+    return own, told.get("uniform", {}).get("plain", {}).get(target, own)
 
 
-def _comparison(reports: Sequence[RunReport]) -> Section:
+def comparison_section(reports: Sequence[RunReport]) -> Section:
     found = [*findings.own_contrasts(reports), *findings.contrasts(reports)]
     number = len(found) * len(PER_USER)
     other = [escape(r.name) for r in reports[1:] if not findings.are_comparable(r, reports[0])]
@@ -174,8 +121,8 @@ def _comparison(reports: Sequence[RunReport]) -> Section:
         first = escape(reports[0].name)
         note += f" {', '.join(other)}: not compared with {first}, because users, held-out pairs or k differ."
     return Section(
-        "Comparison",
-        "Every run as trained (plain) and with popularity removed (adjusted). In the chart, hollow marks are plain and "
+        "All numbers",
+        "Every model plain and adjusted. In the chart, hollow marks are plain and "
         "filled ones adjusted. Higher means that more of what users chose later is found; further left means less "
         "popular. Thin lines and small numbers are 95&nbsp;% intervals.",
         panels([panel("Popularity against recall", "", figures.trade_off(reports))])
@@ -185,28 +132,32 @@ def _comparison(reports: Sequence[RunReport]) -> Section:
     )
 
 
-def _groups(reports: Sequence[RunReport]) -> Section:
-    shown = []
-    for r in reports:
-        name = escape(r.name)
-        shown.append(panel("What is recommended", name, figures.exposure_by_group(r.evaluation, r.item_counts)))
-        shown.append(panel("What is found", name, figures.recall_by_group(r.evaluation)))
+def groups_section(reports: Sequence[RunReport]) -> Section:
+    shown = figures.same_scale([figures.exposure_by_group(r.evaluation, r.item_counts) for r in reports])
+    found = figures.same_scale([figures.recall_by_group(r.evaluation) for r in reports])
+    body = []
+    for r, exposure, recall in zip(reports, shown, found, strict=True):
+        name = escape(r.name) if len(reports) > 1 else ""
+        body += [panel("What is recommended", name, exposure), panel("What is found", name, recall)]
     return Section(
         "Which items get recommended",
         f"{GROUP_RULE} First, each group’s share of all recommendations, beside its share of the interactions the "
         "model learned from. Then, the share of each group’s held-out pairs that the lists find. Thin lines are "
         "95&nbsp;% intervals.",
-        panels(shown),
+        panels(body),
+        "By popularity",
     )
 
 
 def _frequency(reports: Sequence[RunReport]) -> Section:
-    shown = []
+    drawn = []
     for r in reports:
         exposures = {kind.capitalize(): measures.exposure for kind, measures in findings.sides(r.evaluation).items()}
-        figure = figures.frequency_by_rank(exposures, len(r.evaluation.plain.users), r.item_counts)
-        shown.append(panel("Frequency by popularity", escape(r.name), figure))
-    return Section("How often an item is recommended", FREQUENCY, panels(shown))
+        drawn.append(figures.frequency_by_rank(exposures, len(r.evaluation.plain.users), r.item_counts))
+    names = [escape(r.name) if len(reports) > 1 else "" for r in reports]
+    pairs = zip(names, figures.same_scale(drawn), strict=True)
+    shown = [panel("Frequency by popularity", name, figure) for name, figure in pairs]
+    return Section("How often an item is recommended", FREQUENCY, panels(shown), "How often")
 
 
 def _gradients(reports: Sequence[RunReport]) -> Section:
@@ -217,7 +168,7 @@ def _gradients(reports: Sequence[RunReport]) -> Section:
             shown.append(missing(name, "kept no ledger of its training, so these charts are left out."))
             continue
         shown += gradient_panels(gradient_picture(r.ledger), r.item_counts, name)
-    return Section("Where the popularity comes from", GRADIENTS, panels(shown))
+    return Section("Where the popularity comes from", GRADIENTS, panels(shown), "Ledger")
 
 
 def gradient_panels(picture: GradientPicture, item_counts: NDArray[np.int64], name: str = "") -> list[str]:
@@ -227,18 +178,26 @@ def gradient_panels(picture: GradientPicture, item_counts: NDArray[np.int64], na
     ]
 
 
-def _strengths(reports: Sequence[RunReport]) -> Section:
-    shown = []
-    for r in reports:
+def strengths_section(reports: Sequence[RunReport], more: str = "") -> Section:
+    """The frontier, its named points and the map of all pairs of strengths."""
+    shown, tables = [], ""
+    for n, r in enumerate(reports):
+        name = escape(r.name) if len(reports) > 1 else ""
         if r.grid is None:
             shown.append(missing(escape(r.name), "has no grid of strengths: they were given, or not tuned."))
             continue
-        shown.append(_frontier(r))
+        told, target = r.tuning or {}, (r.tuning or {}).get("target", "recall")
+        why = "has no frontier of gain against price: it was tuned without an ordinary part, or without proof."
+        chart = frontier_panel(r) or missing(escape(r.name), why)
+        shown += [chart] if n or "missing" in chart else []  # that of the first run is at the top of the page
         metrics = list(r.grid.values)
-        first = "recall" if "recall" in metrics else metrics[0]
+        first = target if target in metrics else metrics[0]
         figure = figures.strength_grid(r.grid, (r.evaluation.item_strength, r.evaluation.user_strength), first)
         choices = [escape(LABELS.get(metric, metric)) for metric in metrics]
-        shown.append(panel("Every pair of strengths", escape(r.name), figure, choices, metrics.index(first)))
+        shown.append(panel("Every pair of strengths", name, figure, choices, metrics.index(first)))
+        if told.get("points"):
+            base = _bases(r)[1] if target in findings.ACCURACY else None
+            tables += wide(f"Named points, {escape(r.name)}", html_points(told["points"], base))
     notes = [
         f"<li>{escape(f'{r.name}: {text}')}</li>"
         for r in reports
@@ -246,22 +205,13 @@ def _strengths(reports: Sequence[RunReport]) -> Section:
         if text
     ]
     return Section(
-        "How strongly to adjust",
-        f"{POINTS} All of it is measured on the validation part, never on the test part: the line on the users that "
-        "strengths were chosen on, which flatters it a little, the named points on users they were not chosen on, with "
-        "95&nbsp;% intervals. In the map, each cell is one pair of strengths. At 0, 0 the model is as trained. At 1 a "
-        "direction is removed completely; above 1 it changes sign.",
-        panels(shown) + (f"<ul>{''.join(notes)}</ul>" if notes else ""),
+        "How much to remove",
+        f"{POINTS} The chart is at the top of this page. All of it is measured on validation pairs, never on test: the "
+        "line on the users that strengths were chosen on, which flatters it a little, the named points on users they "
+        "were not chosen on, with 95&nbsp;% intervals. In the map, each cell is one pair of strengths. At 0, 0 the "
+        f"model is plain. At 1 a direction is removed completely; above 1 it changes sign. {more}",
+        panels(shown) + tables + (f"<ul>{''.join(notes)}</ul>" if notes else ""),
     )
-
-
-def _frontier(report: RunReport) -> str:
-    told = report.tuning or {}
-    if not told.get("frontier") or not told.get("points"):
-        why = "has no frontier of gain against price: it was tuned without an ordinary part, or without proof."
-        return missing(escape(report.name), why)
-    figure = figures.frontier(told["frontier"], told["points"], told.get("target", "recall"))
-    return panel("Gain against price", escape(report.name), figure)
 
 
 def _training(reports: Sequence[RunReport]) -> Section:
@@ -278,9 +228,10 @@ def _training(reports: Sequence[RunReport]) -> Section:
     return Section("Training", "The loss of every epoch, and the validation metrics if measured.", panels(shown))
 
 
-def _defined(reports: Sequence[RunReport]) -> Section:
-    body = definitions(DEFINED) + "".join(_settings(report) for report in reports)
-    return Section("How the numbers are defined", "Every term and number on this page.", body)
+def definitions_section(reports: Sequence[RunReport]) -> Section:
+    """The glossary and the settings."""
+    body = definitions(words()) + "".join(_settings(report) for report in reports)
+    return Section("What the words mean", "Every word and number on this page.", body, "Definitions")
 
 
 def _settings(report: RunReport) -> str:

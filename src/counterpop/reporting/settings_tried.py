@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from counterpop.reporting.figures import ADJUSTED, framed
+from counterpop.reporting.figures import OTHERS, framed
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.page import Section, panel, panels, wide
 from counterpop.reporting.tables import html_table
@@ -24,7 +24,7 @@ def settings_tried(reports: Sequence[RunReport]) -> list[Section]:
         "Short trainings on the same data, compared by validation recall; later rounds train for longer, so compare "
         "only within a round. The test part was not used."
     )
-    return [Section("How the settings were chosen", lead, body)] if body else []
+    return [Section("Settings tried", lead, body)] if body else []
 
 
 def _tried(name: str, found: Mapping[str, Any]) -> str:
@@ -37,7 +37,7 @@ def _tried(name: str, found: Mapping[str, Any]) -> str:
     picture = ""
     if importance := found.get("importance"):
         shares = {"x": list(importance.values()), "y": list(importance)}
-        bar = go.Bar(**shares, name="Importance", orientation="h", marker={"color": ADJUSTED})
+        bar = go.Bar(**shares, name="Importance", orientation="h", marker={"color": OTHERS[0]})
         figure = framed([bar], "Share of what separates the best settings from the rest", "", xaxis_tickformat=".0%")
         picture = panels([panel("What mattered", escape(name), figure.update_yaxes(autorange="reversed"))])
     return f"<h3>{escape(name)}</h3><p>{escape(found['sentence'])}</p>{picture}{table}{left}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 from math import isfinite
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from counterpop.auditing import DEFINITIONS
-from counterpop.evaluation import PER_USER, Evaluation, Measures
+from counterpop.evaluation import Evaluation, Measures
+from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting.findings import ACCURACY, Contrast, RunReport, contrasts, is_adjusted, sides, verdict
 from counterpop.tuning import Proof, Which
 
@@ -23,22 +27,23 @@ LABELS = {
     "coverage": "Coverage",
     "gini": "Gini",
 }
+PERCENT = "\u00a0%"
 GROUP_NAMES = ("0–5", "5–10", "10–15", "15–20", "20–100")
 """Popularity groups, in percent of the items, most popular first."""
 
 
 def format_figure(metric: str, value: float, signed: bool = False) -> str:
-    r"""A value as text; a dash if it is NaN or infinite.
+    r"""A value as text; a dash if it is NaN or infinite. Signed is for differences; those of shares are in points.
 
-    >>> format_figure("recall", 0.12345), format_figure("tail_share", 0.5), format_figure("recall", 0.1, True)
-    ('0.1235', '50.0\xa0%', '+0.1000')
+    >>> format_figure("recall", 0.12345), format_figure("tail_share", 0.5), format_figure("tail_share", 0.1, True)
+    ('0.1235', '50.0\xa0%', '+10.0\xa0points')
     """
     if not isfinite(value):
         return "–"
     kind = DEFINITIONS[metric].kind if metric in DEFINITIONS else "number"
     sign = "+" if signed or kind == "lift" else ""
     if kind in ("share", "lift"):
-        return f"{100 * value:{sign}.1f}\u00a0%"
+        return f"{100 * value:{sign}.1f}\u00a0{'points' if signed else '%'}"
     if metric in DEFINITIONS and kind == "number" and 0 < abs(value) < 0.001:
         return f"{value:{sign}.2g}"  # shares of attention in a large catalogue
     return f"{value:{sign},.1f}" if kind == "count" else f"{value:{sign}.4f}"
@@ -55,8 +60,8 @@ def format_p(p_value: float) -> str:
 
 def format_interval(metric: str, low: float, high: float, signed: bool = False) -> str:
     """An interval as text: "low to high"."""
-    shown = format_figure(metric, low, signed).removesuffix("\u00a0%")
-    return f"{shown} to {format_figure(metric, high, signed)}"
+    number, _, _ = format_figure(metric, low, signed).partition("\u00a0")
+    return f"{number} to {format_figure(metric, high, signed)}"
 
 
 def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
@@ -97,35 +102,35 @@ def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
     return table
 
 
-POINT_COLUMNS = ("point", "item", "user", "gain (95 %)", "p", "price (95 %)", "proven")
-
-
 def points_table(points: Mapping[Which, Proof]) -> Table:
-    """The points of the frontier with gain and price."""
-    table = Table(*POINT_COLUMNS)
-    for name, cells in _point_cells(points).items():
-        table.add_row(name, *cells)
+    """The points of the frontier with gain and price, without p-values, in at most 80 columns."""
+    table = Table("Point", "Item", "User", "Gain (95 %)", "Price (95 %)", "Proven", box=None, padding=(0, 1, 0, 0))
+    for name, (item, user, gain, _, price, proven) in _point_cells({n: vars(p) for n, p in points.items()}).items():
+        table.add_row(name, item, user, gain, price, proven)
     return table
 
 
-def html_points(points: Mapping[Which, Proof]) -> str:
-    """The same as HTML."""
-    return html_table([column.capitalize() for column in POINT_COLUMNS], _point_cells(points).items())
+def html_points(points: Mapping[str, Mapping[str, Any]], base: float | None) -> str:
+    """The same as HTML; with `base`, the plain value of the target, gains are relative to it."""
+    columns = ("Point", "Item strength", "User strength", "Gain (95 %)", "p", "Price (95 %)", "Proven")
+    return html_table(columns, _point_cells(points, base).items())
 
 
-def _point_cells(points: Mapping[Which, Proof]) -> dict[Which, list[str]]:
+def _point_cells(points: Mapping[str, Mapping[str, Any]], base: float | None = None) -> dict[str, list[str]]:
     """Each point's strengths, gain, p-value and price with their intervals, and whether it is proven, as text."""
-    return {
-        name: [
-            f"{point.item_strength:g}",
-            f"{point.user_strength:g}",
-            f"{point.gain:+.4f} ({point.low:+.4f} to {point.high:+.4f})",
-            "" if point.p_value is None else f"{point.p_value:.4f}",
-            format_price(point.price, point.price_low, point.price_high),
-            "yes" if point.proven else "no",
+    cells = {}
+    for name, point in points.items():
+        gains = [point[side] for side in ("gain", "low", "high")]
+        gain, low, high = (f"{100 * one / base:+.1f}" for one in gains) if base else (f"{one:+.4f}" for one in gains)
+        cells[name] = [
+            f"{point['item_strength']:g}",
+            f"{point['user_strength']:g}",
+            f"{gain}{PERCENT if base else ''} ({low} to {high})",
+            "" if point["p_value"] is None else f"{point['p_value']:.4f}",
+            format_price(*(point[side] for side in ("price", "price_low", "price_high"))),
+            "yes" if point["proven"] else "no",
         ]
-        for name, point in points.items()
-    }
+    return cells
 
 
 def format_price(lost: float | None, low: float | None, high: float | None) -> str:
@@ -150,7 +155,7 @@ def gain_and_price(found: Evaluation) -> list[str]:
         sentences.append(
             "As traffic is today: not known, because the split has no ordinary pairs (split --ordinary 0.05)."
         )
-    return sentences
+    return [*sentences, *([found.sample.sentence] if found.sample else [])]
 
 
 def _recall_of(found: Evaluation, worth: str = "") -> str:
@@ -188,13 +193,21 @@ def _finding(metric: str, row: Mapping[str, float]) -> Text:
 
 
 def html_table(columns: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], css: str = "") -> str:
-    """An HTML table; a row is its name and its cells, all of them HTML. Without columns it has no header."""
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n' for name, cells in rows
-    )
-    header = head and f"<thead><tr>{head}</tr></thead>"
-    return f'<table class="{css}">{header}<tbody>{body}</tbody></table>'
+    """An HTML table; a row is its name and its cells, all of them HTML. Without columns it has no header.
+
+    With a header it can be sorted, and on a phone its rows are shown one below the other; roles keep it a table there.
+    """
+    names = list(columns)
+    labels = [f' data-label="{escape(re.sub("<[^>]*>", " ", name)).strip()}"' for name in names[1:]]
+    body = ""
+    for name, cells in rows:
+        pairs = zip_longest(cells, labels, fillvalue="")
+        shown = "".join(f'<td role="cell"{label}>{cell}</td>' for cell, label in pairs)
+        body += f'<tr role="row"><th scope="row" role="rowheader">{name}</th>{shown}</tr>\n'
+    head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in names)
+    header = head and f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+    css = f"rows {css}".strip() if names else css
+    return f'<table role="table" class="{css}">{header}<tbody role="rowgroup">{body}</tbody></table>'
 
 
 def exact(metric: str, value: float, signed: bool = False) -> str:

@@ -31,17 +31,18 @@ def create_app(
     hosts: frozenset[str] | None = None,
     look_every: float = 1.0,
     window: int = 10_000,
+    worker: int = 0,
 ) -> Guard:
     """An ASGI application that serves the source's current run, which is loaded here.
 
     `unknown` decides what a user without a vector gets: the common list, or 404. With `tokens`, every path
     except the page and the probes requires one of them. `hosts` are the only host names it answers to (None:
     any). Every `look_every` seconds it checks the source for a new run. The last `window` lists are kept for the
-    gauges of /metrics and for /audit; 0 keeps none.
+    gauges of /metrics and for /audit; 0 keeps none. The number of a `worker` labels its metrics.
     """
     if not 0 < look_every < math.inf:
         raise InputError(f"look_every must be a number of seconds above 0, got {look_every}")
-    counts = Counts()
+    counts = Counts(worker)
     watch = Watch(source, counts, window)
     pool = ThreadPoolExecutor(core_count(), "counterpop-batch")
 

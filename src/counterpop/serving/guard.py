@@ -6,13 +6,14 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, disable_created_metrics
 
 from counterpop.serving.refusals import UNEXPECTED, Refusal, problem
+from counterpop.serving.turns import Turns
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -46,9 +47,10 @@ class Limits:
 
 
 class Counts:
-    """The counts behind /metrics."""
+    """The counts behind /metrics. Those of one worker among several have its number as a label."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: int = 0) -> None:
+        self._own = {"worker": str(worker)} if worker else {}
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they add a line per counter
         self.registry = CollectorRegistry()
         self.requests = Counter("counterpop_requests", "Requests answered.", ["path", "status"], registry=self.registry)
@@ -80,6 +82,12 @@ class Counts:
             registry=self.registry,
         )
 
+    def collect(self) -> Iterator[Metric]:
+        """What there is to export, as a registry gives it."""
+        for metric in self.registry.collect():
+            metric.samples = [one._replace(labels=one.labels | self._own) for one in metric.samples]
+            yield metric
+
     def show_exposure(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Sets the gauges of the window to these figures, by kind of lists."""
         for gauge in (*self.exposure.values(), self.groups, self.categories):
@@ -108,7 +116,7 @@ class Guard:
     ) -> None:
         self.inner, self.counts, self.paths, self.limits, self.hosts = inner, counts, paths, limits, hosts
         self.tokens = tokens if callable(tokens) else lambda: tokens
-        self.under_way = 0
+        self.under_way, self._turns = 0, Turns()
         self._wrong: dict[str, int] = {}  # wrong tokens by address since `_since`
         self._since = 0.0
 
@@ -153,6 +161,8 @@ class Guard:
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])  # names are in lower case
+        if scope["path"] not in PROBES:
+            await self._turns.take()
         self._check(scope, headers)
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
         if scope["method"] != "GET":

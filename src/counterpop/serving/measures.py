@@ -29,7 +29,7 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     pairs: for a refit run, the first one. `errors` has the standard errors of recall's difference from strength 0 and
     of the price, by the spread over ten groups of users.
     """
-    trial, valid = model.trial, model.valid
+    (trial, valid), *others = model.parts
     everybody = np.flatnonzero(valid.user_counts).astype(np.int32)
     users = _sample(everybody, most_users)
     fits = 4 * valid.n_items * (HIGHEST / 0.1 + 1) ** 2 <= EXPOSURE_BYTES  # one count per item and pair
@@ -37,15 +37,16 @@ def measure_stops(model: ServedModel, most_users: int = MOST_USERS) -> dict[str,
     tuned = model.recommender.item_strength, model.recommender.user_strength
     points = model.tuning.get("points", {})
     pairs = [tuned, *((point["item_strength"], point["user_strength"]) for point in points.values())]
-    case = trial.embeddings, Directions(trial.item_direction, trial.user_direction), trial.seen
+    directions = Directions(trial.item_direction, trial.user_direction)
     stops = {f"{side}_strengths": _stops(step, [pair[n] for pair in pairs]) for n, side in enumerate(("item", "user"))}
     # one thread: the other cores keep answering requests
     options: dict[str, Any] = stops | {"k": K, "threads": 1, "user_groups": deal_folds(valid.n_users, 0)}
-    grid = search_strengths(*case, valid, groups=True, users=users, **options)
+    grid = search_strengths(trial.embeddings, directions, trial.seen, valid, groups=True, users=users, **options)
     values, errors = dict(grid.values), {"recall": _lost(grid)[1]}
-    if model.ordinary is not None and len(model.ordinary):
-        shoppers = _sample(np.flatnonzero(model.ordinary.user_counts).astype(np.int32), most_users)
-        ordinary = search_strengths(*case, model.ordinary, users=shoppers, exposure=False, **options)
+    for other, pairs_held in others:  # ordinary pairs, if there are some
+        shoppers = _sample(np.flatnonzero(pairs_held.user_counts).astype(np.int32), most_users)
+        case = other.embeddings, directions, other.seen, pairs_held
+        ordinary = search_strengths(*case, users=shoppers, exposure=False, **options)
         whole = ordinary.at(0.0, 0.0)["recall"] or 1.0
         values["price"], errors["price"] = (table / whole for table in _lost(ordinary))
     counts = trial.seen.item_counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.topk import LEFT_OUT, top_k
 from counterpop.metrics.popularity import exposure
 from counterpop.ranking import rank
-from counterpop.readers import Category
+from counterpop.readers import Category, Labels
 from counterpop.recommender import Recommender
 
 LIST_LENGTH = 20  # of the lists that the fallback is counted from
@@ -34,11 +34,8 @@ class ServedModel:
     """It leaves out train and validation items."""
     train: Interactions
     """What the model was trained on; an item's popularity is its count in it."""
-    trial: Recommender
-    """What the dashboard measures: the model that was trained without validation. It leaves out train items."""
-    valid: Interactions
-    ordinary: Interactions | None = None
-    """Ordinary pairs that the trial was not trained on, which the price is measured on."""
+    find_parts: Callable[[], Sequence[tuple[Recommender, Interactions]]]
+    """What the dashboard measures: see `parts`."""
     tuning: Mapping[str, Any] = field(default_factory=dict)
     """How the strengths were chosen, as `counterpop tune --json` prints it; empty if they were not."""
     item_names: Sequence[str | None] | None = None
@@ -47,12 +44,25 @@ class ServedModel:
     """Categories of items, by the name of their column in that table."""
 
     @property
+    def labels(self) -> Labels | None:
+        """What the table of names says of the items; None without one."""
+        return None if self.item_names is None else Labels(list(self.item_names), self.categories)
+
+    @property
     def vectors(self) -> Embeddings:
         return self.recommender.embeddings
 
     @property
     def seen(self) -> Interactions:
         return self.recommender.seen
+
+    @cached_property
+    def parts(self) -> Sequence[tuple[Recommender, Interactions]]:
+        """Validation pairs and, for the price, ordinary ones, each with a model that was not trained on them.
+
+        They are found when first asked for: what `debias` wrote without a later log takes some time.
+        """
+        return self.find_parts()
 
     @cached_property
     def fold_in_reg(self) -> float:

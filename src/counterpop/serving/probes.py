@@ -32,4 +32,4 @@ class Probes(Routes):
     async def metrics(self, _: Annotated[shapes.Parameters, Query()]) -> Response:
         """Counts and times for Prometheus, and what the lists in the window expose."""
         await self.in_pool(self.watch.show_exposure)
-        return Response(generate_latest(self.counts.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(generate_latest(self.counts), media_type="text/plain; version=0.0.4; charset=utf-8")

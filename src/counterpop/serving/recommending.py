@@ -59,10 +59,14 @@ class Recommending(Routes):
         if many * asked.k > shapes.MOST_ENTRIES:
             raise Refusal(422, f"lists times k must be at most {shapes.MOST_ENTRIES:,}, got {many} times {asked.k}")
         work = self._for_histories if asked.histories else self._for_users
-        lists = await self.in_pool(lambda: work(model, asked))
-        self.counts.lists.inc(many)
-        self.counts.fallbacks.inc(sum(one["fallback"] is not None for one in lists))
-        return json_response(dial_of(model, asked) | {"lists": lists})
+
+        def answer() -> Response:
+            lists = work(model, asked)
+            self.counts.lists.inc(many)
+            self.counts.fallbacks.inc(sum(one["fallback"] is not None for one in lists))
+            return json_response(dial_of(model, asked) | {"lists": lists})
+
+        return await self.in_pool(answer)  # the JSON as well: of many lists it takes long
 
     def _for_users(self, model: ServedModel, asked: shapes.Batch) -> list[dict[str, Any]]:
         at = [find(model.vectors.user_ids, user) for user in asked.users]

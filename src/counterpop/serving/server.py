@@ -5,9 +5,11 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +22,7 @@ from counterpop.serving.app import create_app
 from counterpop.serving.connections import Connection
 from counterpop.serving.guard import LOOPBACK
 from counterpop.serving.watching import Source
+from counterpop.serving.workers import Tell, Workers
 
 log = logging.getLogger("counterpop.serving")
 SHORTEST_TOKEN = 16  # characters
@@ -34,13 +37,15 @@ def serve(
     no_token: bool = False,
     tls: Mapping[str, Any] = MappingProxyType({}),
     announce: Callable[[str], None] = lambda url: None,
+    workers: int = 1,
     **options: Any,
 ) -> dict[str, Any]:
     """Serves until it is interrupted; returns the URL, the seconds it ran and the number of requests.
 
     Port 0 takes a free port. An address that other machines can reach needs `tokens`, or `no_token=True`.
     A function as `tokens` is asked for every request. `tls` are `ssl_certfile` and `ssl_keyfile` of uvicorn.
-    `announce` is called with the URL once it accepts connections. `options` are those of `create_app`.
+    `announce` is called with the URL once it accepts connections. `options` are those of `create_app`. Several
+    `workers` are processes of their own, which need a `source` that can be sent to them, as `source_of` makes it.
     """
     with listen(host, port) as bound:
         address, actual = bound.getsockname()[:2]
@@ -50,20 +55,41 @@ def serve(
                 f"{host} can be reached from other machines, so requests must send a token; pass --token-file, or "
                 "--no-token if something else keeps strangers out"
             )
-        threadpool_limits(1, user_api="blas")  # requests run in parallel, so BLAS threads would only compete
         hosts = None if exposed or tokens else LOOPBACK | {address}
-        app = create_app(source, tokens=tokens, hosts=hosts, **options)
-        logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
-        bound.listen()  # connections made from here on wait until the loop runs
+        work = partial(_serve_socket, source, dict(tls), options | {"tokens": tokens, "hosts": hosts})
         url = f"http{'s' * any(tls.values())}://{f'[{address}]' if ':' in address else address}:{actual}/"
-        announce(url)
-        start = time.perf_counter()
-        quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
-        config = uvicorn.Config(app, http=Connection, timeout_graceful_shutdown=10, **quiet, **tls)
-        server = uvicorn.Server(config)
+        said: dict[str, Any] = {"url": url, "start": time.perf_counter(), "requests": 0}
+
+        def tell(news: dict[str, Any]) -> None:
+            said.update(news)
+            if news.get("ready"):
+                said["start"] = time.perf_counter()
+                announce(url)
+
         with suppress(KeyboardInterrupt):  # uvicorn raises it again after shutting down
-            server.run(sockets=[bound])
-    return {"url": url, "seconds": time.perf_counter() - start, "requests": server.server_state.total_requests}
+            if workers > 1:
+                said["requests"] = Workers(work, bound, partial(tell, {"ready": True})).run(workers)
+            else:
+                work(bound, 0, tell)
+    return {"url": url, "seconds": time.perf_counter() - said["start"], "requests": said["requests"]}
+
+
+def _serve_socket(
+    source: Source, tls: Mapping[str, Any], options: Mapping[str, Any], bound: socket.socket, number: int, tell: Tell
+) -> None:
+    """Serves until it is interrupted. The number of a worker is a label of its metrics; 0 is no worker."""
+    threadpool_limits(1, user_api="blas")  # requests run in parallel, so BLAS threads would only compete
+    sys.setswitchinterval(0.001)  # seconds until the pool's threads let the loop go on
+    app = create_app(source, worker=number, **options)
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    bound.listen()  # connections made from here on wait until the loop runs
+    tell({"ready": True})
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
+    server = uvicorn.Server(uvicorn.Config(app, http=Connection, timeout_graceful_shutdown=10, **quiet, **tls))
+    try:
+        server.run(sockets=[bound])
+    finally:
+        tell({"requests": server.server_state.total_requests})
 
 
 class TokenFile:

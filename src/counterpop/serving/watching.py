@@ -7,13 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from counterpop.artifacts import MANIFEST, load_run
+from counterpop.artifacts import MANIFEST, load_saved
 from counterpop.interactions import IntArray
-from counterpop.readers import read_labels
+from counterpop.readers import IDS, read_labels
 from counterpop.serving.guard import Counts
 from counterpop.serving.measures import measure_stops
 from counterpop.serving.model import ServedModel
@@ -34,27 +35,27 @@ class Source:
 def load_served(
     run: str | Path,
     names: str | Path | None = None,
-    item: str = "item",
+    item: str | Sequence[str] = IDS,
     name: str = "name",
     categories: Sequence[str] = (),
+    mapped: bool = False,
 ) -> ServedModel:
     """A run folder ready to serve, with what the first requests need already computed.
 
     `names` is a table with the columns `item`, `name` and `categories`.
+    If `mapped`, vectors stay in their files, and processes share them.
     """
-    saved = load_run(run)
-    known, ids = saved.known, saved.run.embeddings.item_ids
+    saved = load_saved(run, mapped=mapped)
+    recommender = saved.recommender()
+    ids = recommender.embeddings.item_ids
     labels = read_labels(names, ids, item=item, name=name, categories=categories) if names else None
-    recommender = saved.recommender(known)
     model = ServedModel(
-        Path(run).resolve().name,
+        saved.name,
         saved.manifest["written"],
         recommender,
-        saved.trained_on(known),
-        saved.recommender(known, "valid") if recommender.refit else replace(recommender, seen=known.train),
-        known.valid,
-        known.ordinary,
-        saved.manifest["tuning"] or {},
+        saved.trained_on(),
+        saved.held_out,
+        saved.tuning or {},
         labels.names if labels else None,
         labels.categories if labels else {},
     )
@@ -63,16 +64,16 @@ def load_served(
 
 
 def source_of(run: str | Path, names: str | Path | None = None, **columns: Any) -> Source:
-    """A run folder to watch: every new run replaces its manifest. `columns` are those of `load_served`."""
+    """A run folder to watch: every new run replaces its manifest. `columns` are the options of `load_served`."""
+    return Source(partial(load_served, run, names, **columns), partial(_stamp, Path(run) / MANIFEST))
 
-    def stamp() -> object:
-        try:
-            status = (Path(run) / MANIFEST).stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
 
-    return Source(lambda: load_served(run, names, **columns), stamp)
+def _stamp(manifest: Path) -> object:
+    try:
+        status = manifest.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class Watch:

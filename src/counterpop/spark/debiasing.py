@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,8 @@ from pyspark.storagelevel import StorageLevel
 from counterpop.adjustment import Adjustment
 from counterpop.debiasing import Debiasing, DebiasSettings, as_embeddings, check_fit, in_order_of
 from counterpop.debiasing.rebuilding import Kind
-from counterpop.debiasing.search import search_along, warn_of_settings
+from counterpop.debiasing.search import search_along
+from counterpop.debiasing.trials import DebiasOptions, warn_of_settings
 from counterpop.embeddings import FloatArray
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.folding import fold_in, transposed
@@ -76,7 +77,7 @@ def debias(
     user: str | None = None,
     item: str | None = None,
     sample: int = SAMPLE_USERS,
-    **settings: Any,
+    **settings: Unpack[DebiasOptions],
 ) -> FrameDebiasing:
     """The adjustment of `counterpop.debias` for an ALSModel, or for vectors in two DataFrames: see `match_frames`.
 
@@ -85,7 +86,7 @@ def debias(
     Without a holdout, item vectors are rebuilt by the executors, from all of an item's users. With a sample of all
     users the result is that of `counterpop.debias`, to float tolerance.
     """
-    chosen = DebiasSettings.of(settings)
+    chosen = DebiasSettings.of(settings, debias)
     if sample < 2:
         raise InputError(f"the sample must hold at least 2 users, got {sample}")
     warn_of_settings(chosen, in_sample=holdout is None)

@@ -17,9 +17,9 @@ from counterpop.splits.protocols import (
     split_temporal,
     split_uniform,
 )
-from counterpop.splits.values import Development, Split, SplitManifest
+from counterpop.splits.values import LATER, Development, Split, SplitManifest
 
-__all__ = ["PROTOCOLS", "Carve", "Development", "Split", "SplitManifest", "draw_by_item"]
+__all__ = ["LATER", "PROTOCOLS", "Carve", "Development", "Split", "SplitManifest", "draw_by_item"]
 __all__ += [
     "split_as_given",
     "split_from_logs",

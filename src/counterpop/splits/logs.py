@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Ids, IntArray, Interactions, as_ids, places
-from counterpop.splits.drawing import TEST, TRAIN, VALID
-from counterpop.splits.protocols import split_as_given
+from counterpop.splits.drawing import TEST, TRAIN, VALID, Carve
+from counterpop.splits.protocols import CAP, ORDINARY_SHARE, split_as_given
 from counterpop.splits.values import Split
 
 CODES = {"train": TRAIN, "valid": VALID, "test": TEST}
@@ -23,14 +22,17 @@ def split_from_logs(
     valid: Interactions | None = None,
     *,
     drop_repeated: bool = False,
-    **settings: Any,
+    carve: Carve = "auto",
+    cap: float = CAP,
+    seed: int = 0,
+    ordinary: float = ORDINARY_SHARE,
 ) -> Split:
     """The split whose parts are separate logs; without `valid`, a validation part is carved out of train.
 
-    `settings` are those of `split_as_given`. Validation and test may hold a few ids that train lacks, which a
-    `CounterpopWarning` reports, but not only such ids. A pair in two parts is an error; `drop_repeated` keeps it only
-    in the earlier one (train before validation before test). Times are kept if all logs have them, and the logs' own
-    split columns are ignored.
+    `carve`, `cap`, `seed` and `ordinary` are those of `split_as_given`. Validation and test may hold a few ids that
+    train lacks, which a `CounterpopWarning` reports, but not only such ids. A pair in two parts is an error;
+    `drop_repeated` keeps it only in the earlier one (train before validation before test). Times are kept if all logs
+    have them, and the logs' own split columns are ignored.
 
     >>> import polars as pl
     >>> from counterpop.readers import read_interactions
@@ -58,7 +60,7 @@ def split_from_logs(
     order = order[np.diff(keys, prepend=-1) > 0]
     time = np.concatenate(times)[order] if len(times) == len(logs) else None
     whole = Interactions(users[order], items[order], user_ids, item_ids, time, part[order])
-    return split_as_given(whole, **settings)
+    return split_as_given(whole, carve=carve, cap=cap, seed=seed, ordinary=ordinary)
 
 
 def _unite(sides: Mapping[str, tuple[Ids, IntArray]], what: str) -> tuple[Ids, IntArray]:

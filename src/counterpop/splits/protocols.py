@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
-from counterpop.interactions import Interactions, gini
+from counterpop.interactions import Interactions
 from counterpop.splits import drawing
 from counterpop.splits.drawing import INTERVENED, LEFT_OUT, ORDINARY, TEST, TRAIN, VALID, Carve, Parts
 from counterpop.splits.values import Development, Split, SplitManifest
@@ -226,8 +226,8 @@ def _assemble(
     if settings["ordinary"] > 0:
         generator = np.random.default_rng([seed, drawing.ORDINARY_STREAM])
         drawing.draw_ordinary(log, part, settings["ordinary"], generator)
-    masks = {"train": part <= INTERVENED} | {name: part == code for name, code in OTHER_PARTS.items()}
-    parts = {name: log.rows(mask) for name, mask in masks.items()}
+    parts = {"train": log.rows(part <= INTERVENED)}
+    parts |= {name: log.rows(part == code) for name, code in OTHER_PARTS.items()}
     train, valid, test = parts["train"], parts["valid"], parts["test"]
     _check_sizes(len(log), **{name: len(parts[name]) for name in ("train", "valid", "test")})
     missing = np.flatnonzero((test.item_counts > 0) & (train.item_counts == 0))
@@ -237,17 +237,8 @@ def _assemble(
             "trained on this split can rank them, so they count as misses"
         )
         warnings.warn(CounterpopWarning(note), stacklevel=3)
-    manifest = SplitManifest(
-        protocol,
-        int(seed),
-        settings,
-        carved,
-        counts={name: len(rows) for name, rows in parts.items()},
-        gini={name: gini(rows.item_counts) if len(rows) else None for name, rows in parts.items()},
-        untrained_items=int(((valid.item_counts + test.item_counts > 0) & (train.item_counts == 0)).sum()),
-        untrained_users=int(((valid.user_counts + test.user_counts > 0) & (train.user_counts == 0)).sum()),
-    )
-    intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
+    manifest = SplitManifest.of(protocol, seed, settings, carved, parts)
+    intervened = (part == INTERVENED)[part <= INTERVENED] if len(parts["intervened"]) else None
     observed = parts["ordinary"] if len(parts["ordinary"]) else None
     if carved == "matched":
         share = (np.maximum(test.item_counts, 1) / np.maximum(valid.item_counts, 1))[valid.item_ix]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from counterpop.interactions import BoolArray, Interactions, join, pair_keys
+from counterpop.interactions import BoolArray, Interactions, gini, join, pair_keys
+from counterpop.presentation import Shown
+
+LATER = "even draw from a later log"  # the protocol of parts that `debias` drew from a holdout
 
 
-@dataclass(frozen=True, eq=False)
-class Development:
+@dataclass(frozen=True, eq=False, repr=False)
+class Development(Shown):
     """What training and tuning may see."""
 
     train: Interactions
@@ -52,6 +56,23 @@ class SplitManifest:
     """Items of validation or test without a train row."""
     untrained_users: int
 
+    @classmethod
+    def of(
+        cls, protocol: str, seed: int, settings: dict[str, Any], carved: str | None, parts: Mapping[str, Interactions]
+    ) -> SplitManifest:
+        """The manifest of these parts, which include train, validation, test and intervened."""
+        train, held = parts["train"], (parts["valid"], parts["test"])
+        return cls(
+            protocol,
+            int(seed),
+            settings,
+            carved,
+            counts={name: len(rows) for name, rows in parts.items()},
+            gini={name: gini(rows.item_counts) if len(rows) else None for name, rows in parts.items()},
+            untrained_items=int(((sum(h.item_counts for h in held) > 0) & (train.item_counts == 0)).sum()),
+            untrained_users=int(((sum(h.user_counts for h in held) > 0) & (train.user_counts == 0)).sum()),
+        )
+
     @property
     def drawn(self) -> str:
         """How the validation part was drawn: "given" with the log, "carved, uniform" out of train, or "uniform"."""
@@ -62,14 +83,14 @@ class SplitManifest:
     @property
     def even(self) -> bool:
         """Whether validation and test are drawn as if every item were shown equally often, as far as is known."""
-        drawn_evenly = (self.carved or self.protocol) in ("matched", "uniform", "intervened") or self.counts[
+        drawn_evenly = (self.carved or self.protocol) in ("matched", "uniform", "intervened", LATER) or self.counts[
             "intervened"
         ] > 0
         return drawn_evenly and self.settings.get("proportion", 1) == 1
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
+@dataclass(frozen=True, eq=False, repr=False)
+class Split(Shown):
     """The parts of one log; all share its ids."""
 
     development: Development

@@ -6,7 +6,9 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from counterpop.encoding import to_json
-from counterpop.errors import CounterpopError, InputError
+from counterpop.errors import ArtifactError, CounterpopError
 from counterpop.numbers import NUMBERS
 from counterpop.outputs import replacing
 from counterpop.runs import Model, Run, model_of
@@ -23,10 +25,8 @@ from counterpop.splits import Development
 from counterpop.training.backbones.contract import Trainable
 from counterpop.training.states import State
 
-Report = Callable[[Any], None]
-
 SHARE = 0.015  # of the time of training that writing checkpoints may take
-SPEED = 2e8  # bytes a second: a guess, until the first was written
+LATENCY, SPEED = 0.01, 2e8  # seconds and bytes a second: a guess at what writing takes, until the first was written
 
 
 class Interrupted(CounterpopError):
@@ -37,7 +37,10 @@ class Interrupted(CounterpopError):
 
 
 class Checkpoint:
-    """Where a training stands. Without a path nothing is written, but it can still be stopped."""
+    """Where a training stands. Without a path nothing is written, but it can still be stopped.
+
+    Beside the file there is one for each finished member of an ensemble, named by its number.
+    """
 
     def __init__(
         self,
@@ -48,36 +51,52 @@ class Checkpoint:
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
         self.path, self._known = None if path is None else Path(path), known
-        self._key = hashlib.sha256(to_json({"numbers": NUMBERS, **key, "data": _digest(known)}).encode()).hexdigest()
         self._should_stop = should_stop or (lambda: False)
-        self._start, self._next = time.perf_counter(), 0.0
+        self._start, self._spent, self._slowness = time.perf_counter(), 0.0, 1.0
         self._trials: dict[str, Any] = {}
         self._stages: dict[str, dict[str, Any]] = {}
         self._state: State = {}
+        self._size = 0  # of the last stage's state, in bytes
+        self._members, self._unwritten = 0, dict[Path, Run]()  # how many have ended, and which are still to be written
         self.best: Model | None = None
-        if resume and self.path is not None and self.path.exists():
-            self._read(self.path)
+        if self.path is None:
+            return
+        self._key = hashlib.sha256(to_json({"numbers": NUMBERS, **key, "data": _digest(known)}).encode()).hexdigest()
+        if not resume:
+            remove_checkpoint(self.path)
+        elif self.path.exists():
+            self._resume(self.path)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """A plain value that is made now, or was made before the training was stopped."""
         if name not in self._trials:
             self._trials[name] = make()
-            self._write()
+            self._forget()
+            self._write_if_due()
         return self._trials[name]
 
-    def check(self) -> None:
-        """Raises `Interrupted` if training was asked to stop."""
-        if self._should_stop():
-            raise Interrupted(self._sentence())
-
-    def watched(self, report: Report) -> Report:
-        """The same report, which also stops training when asked to: where there is nothing to write first."""
-
-        def both(progress: Any) -> None:
-            report(progress)
-            self.check()
-
-        return both
+    def member(self, number: int, make: Callable[[], Run]) -> Run:
+        """A finished member of an ensemble, trained now or before the training was stopped."""
+        path = None if self.path is None else self.path.with_name(f"{self.path.name}.{number}")
+        if path is not None and path.exists():
+            standing, tensors = self._read(path)
+            if number > self._members:  # killed before the file itself was written: that still stands at this member
+                self._forget()
+            refit = self._model_of(tensors, "refit/") if "refit/user_vectors" in tensors else None
+            return Run(
+                self._model_of(tensors, "model/"), refit, standing["settings"], tuple(map(dict, standing["history"]))
+            )
+        run = make()
+        self._forget()
+        self._members = number
+        if path is not None:
+            self._unwritten[path] = run
+        try:
+            self._write_if_due()
+        except Interrupted as interrupted:
+            interrupted.run = replace(run, settings=run.settings | {"interrupted": len(run.history)})
+            raise
+        return run
 
     def resume(self, stage: str, trainee: Trainable) -> dict[str, Any]:
         """What `offer` was given last for this stage, with the model as it was then; empty if there is nothing."""
@@ -88,35 +107,58 @@ class Checkpoint:
 
     def offer(self, stage: str, trainee: Trainable, best: Model | None, looked: bool, **standing: Any) -> None:
         """Writes the checkpoint if training has looked at validation and it is time, or if it was asked to stop."""
+        if self.path is not None and (stage not in self._stages or not self._size):
+            self._size = _size(trainee.state())
         self._stages[stage], self.best = standing, best
-        if best is not None and not self._next:
-            size = 2 * sum(
-                array.nbytes for array in best.tensors().values()
-            )  # of the best model and the one in training
-            self._next = self._start + size / SPEED / SHARE
-        due = looked and best is not None and time.perf_counter() >= self._next
-        if self.path is not None and (self._should_stop() or due):
-            start = time.perf_counter()
-            self._write(trainee.state())
-            self._next = time.perf_counter() + (time.perf_counter() - start) / SHARE
-        self.check()
+        self._write_if_due(trainee, looked)
+
+    def _forget(self) -> None:
+        """Drops where a training stands that has ended."""
+        self._stages, self._state, self._size, self.best = {}, {}, 0, None
+
+    def _write_if_due(self, trainee: Trainable | None = None, looked: bool = True) -> None:
+        """Writes if that is within the share of time, or if training was asked to stop: then raises `Interrupted`."""
+        now, size = time.perf_counter(), self._size
+        size += sum(_size(model.tensors()) for model in (self.best, *self._models()) if model is not None)
+        guess = LATENCY + size / SPEED
+        due = looked and self._spent + self._slowness * guess <= SHARE * (now - self._start)
+        stop = self._should_stop()
+        if self.path is not None and (stop or due):
+            self._write(self.path, trainee.state() if trainee else {})
+            took = time.perf_counter() - now
+            self._spent, self._slowness = self._spent + took, took / guess
+        if stop:
+            raise Interrupted(self._sentence())
+
+    def _models(self) -> Iterator[Model | None]:
+        """Of the members that are not written yet."""
+        return (model for run in self._unwritten.values() for model in (run.model, run.refit))
+
+    def _model_of(self, tensors: State, prefix: str) -> Model:
+        return model_of(_below(tensors, prefix), self._known.train.user_ids, self._known.train.item_ids)
 
     def _sentence(self) -> str:
         if self.path is None:
             return "training was stopped"
         return f"training was stopped; {self.path} has everything to go on from it with --resume"
 
-    def _write(self, state: State | None = None) -> None:
-        if self.path is None:
-            return
-        tensors = {f"state/{name}": np.asarray(value, order="C") for name, value in (state or {}).items()}
+    def _write(self, path: Path, state: State) -> None:
+        for other, run in self._unwritten.items():
+            tensors = _named("model/", run.model.tensors()) | _named("refit/", run.refit.tensors() if run.refit else {})
+            self._save(other, {"settings": run.settings, "history": run.history}, tensors)
+        self._unwritten = {}
+        tensors = _named("state/", {name: np.asarray(value, order="C") for name, value in state.items()})
         if self.best is not None:
-            tensors |= {f"best/{name}": value for name, value in self.best.tensors().items()}
-        text = to_json({"key": self._key, "trials": self._trials, "stages": list(self._stages.items())})
-        with replacing(self.path) as part:
+            tensors |= _named("best/", self.best.tensors())
+        standing = {"trials": self._trials, "members": self._members, "stages": list(self._stages.items())}
+        self._save(path, standing, tensors)
+
+    def _save(self, path: Path, standing: Mapping[str, Any], tensors: State) -> None:
+        text = to_json({"key": f"{self._key} {path.suffix}", **standing})
+        with replacing(path) as part:
             part.write_bytes(save(tensors, {"standing": text, "checksum": _checksum(text, tensors)}))
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> tuple[dict[str, Any], State]:
         try:
             with safe_open(path, "numpy") as file:
                 text, written = (file.metadata()[name] for name in ("standing", "checksum"))
@@ -124,18 +166,22 @@ class Checkpoint:
             standing = json.loads(text)
             right = written == _checksum(text, tensors)
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} cannot be read ({error}); delete it to start from the beginning") from None
+            raise ArtifactError(f"{path} cannot be read ({error}); delete it to start from the beginning") from None
         if not right:
-            raise InputError(f"{path} was changed after it was written; delete it to start from the beginning")
-        if standing["key"] != self._key:
-            raise InputError(
+            raise ArtifactError(f"{path} was changed after it was written; delete it to start from the beginning")
+        if standing["key"] != f"{self._key} {path.suffix}":
+            raise ArtifactError(
                 f"{path} belongs to a training on other data, with other settings or by another version; repeat that "
                 "command, or delete the file to start from the beginning"
             )
-        self._trials, self._stages = standing["trials"], dict(standing["stages"])
+        return standing, tensors
+
+    def _resume(self, path: Path) -> None:
+        standing, tensors = self._read(path)
+        self._trials, self._members, self._stages = standing["trials"], standing["members"], dict(standing["stages"])
         self._state = _below(tensors, "state/")
-        if best := _below(tensors, "best/"):
-            self.best = model_of(best, self._known.train.user_ids, self._known.train.item_ids)
+        if "best/user_vectors" in tensors:
+            self.best = self._model_of(tensors, "best/")
 
     def stopped(self, interrupted: Interrupted, settings: Mapping[str, Any]) -> Interrupted:
         """The same with the best model so far as a run."""
@@ -144,6 +190,20 @@ class Checkpoint:
             made |= {"dim": self.best.embeddings.item_vectors.shape[1]}
             interrupted.run = Run(self.best, None, {**settings, **made}, tuple(standing["history"]))
         return interrupted
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Removes a checkpoint with its members."""
+    for file in (path, *path.parent.glob(f"{escape(path.name)}.[0-9]*")):
+        file.unlink(missing_ok=True)
+
+
+def _size(tensors: State) -> int:
+    return sum(value.nbytes for value in tensors.values())
+
+
+def _named(prefix: str, tensors: State) -> State:
+    return {f"{prefix}{name}": value for name, value in tensors.items()}
 
 
 def _below(tensors: State, prefix: str) -> State:

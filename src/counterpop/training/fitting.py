@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from counterpop.errors import CounterpopWarning, InputError
+from counterpop.errors import CounterpopWarning, InputError, check_settings
 from counterpop.interactions import Interactions
 from counterpop.kernels.threads import core_count
+from counterpop.progress import Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
-from counterpop.training.loop import Look, Progress, Report, begin, memory_errors, train_and_choose, train_for
+from counterpop.training.loop import Look, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
-from counterpop.training.settings import Settings
+from counterpop.training.settings import Settings, TrainOptions
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 RACE_BUDGET = 0.8  # of one training: what a race costs,
 RACE_TRIPLES = 1e8  # or this many triples of MF if that is more: some ten seconds, in which a small log is learned
 LEAST_EPOCHS = 4  # of a candidate: fewer say too little, so a training too short for them races nothing
+_NAMES = [field.name for field in fields(Settings)]
 
 
 def train(
@@ -40,11 +44,12 @@ def train(
     refit: bool = True,
     ensemble: int = 1,
     reduce: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Report | None = None,
+    progress: bool = True,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     should_stop: Callable[[], bool] | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainOptions],
 ) -> Run:
     """A run: the model that was best on validation, its ledger, and how training went.
 
@@ -66,37 +71,39 @@ def train(
     brings its width down to this number: see `reduce_width`. The run's settings then name the members, with the
     validation recall of each, of all together, and after the reduction. `history` is that of the first member.
 
+    A terminal or a notebook shows progress, unless `progress` is False or `on_progress` is a function of your own,
+    which is called after every epoch.
+
     `checkpoint` is a file that is written at looks at validation, as often as 1.5 % of the time allow. With `resume`, a
     training that was stopped or killed goes on from it, and on the CPU with as many threads it ends with the same bits.
-    The file stays until you delete it. `should_stop` is asked after every epoch; once it says True, this raises
-    `Interrupted`, whose `run` is the best model so far.
+    Finished members of an ensemble are kept beside it. The files stay until you delete them. `should_stop` is asked
+    after every epoch; once it says True, this raises `Interrupted`, whose `run` is the best model so far.
     """
     known = split.development if isinstance(split, Split) else split
-    candidates = candidates_of(settings, encoder)
+    check_settings(settings, _NAMES, inspect.signature(train).parameters)
+    candidates = candidates_of(dict(settings), encoder)
     if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
     if not isinstance(ensemble, int) or ensemble < 1:
         raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
-    report = on_progress or (lambda progress: None)
     key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
     key |= {"cores": core_count(), "ensemble": ensemble}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
-    with memory_errors(candidates[0]):
-        raced = race(known, candidates, _budget(known, candidates), point.watched(report), encoder, point)
-        members: list[Run] = []
-        for seed in member_seeds(raced.winner.seed, ensemble):
-            place = f" {len(members) + 1} of {ensemble}" if ensemble > 1 else ""
+    with memory_errors(candidates[0]), following(on_progress, progress) as report:
+        raced = race(known, candidates, _budget(known, candidates), report, encoder, point)
+        look, members = Look(known, raced.winner), list[Run]()
+        for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
+            place = f" {number} of {ensemble}" if ensemble > 1 else ""
             start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
-            if members:
-                path = checkpoint and f"{checkpoint}.{len(members) + 1}"
-                point = Checkpoint(path, known, key | {"member": len(members)}, resume, should_stop)
-            members.append(_train_member(start, known, refit, _placed(report, place), point))
+            make = partial(_train_member, start, known, refit, _placed(report, place), point)
+            try:
+                members.append(point.member(number, make) if ensemble > 1 else make())
+            except Interrupted as interrupted:
+                raise _with_members(interrupted, members, look) from None
             if reduce is not None:  # better now than after the other members
                 check_reduction(members[0].model, reduce, ensemble)
-    run = members[0]
-    if ensemble > 1 or reduce is not None:
-        run = _as_one(members, reduce, Look(known, raced.winner))
+    run = _as_one(members, reduce, look) if ensemble > 1 or reduce is not None else members[0]
     return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
 
 
@@ -125,6 +132,14 @@ def _train_member(start: Start, known: Development, refit: bool, report: Report,
         raise point.stopped(interrupted, settings.to_json()) from None
     made = {"dim": model.embeddings.item_vectors.shape[1], "refit": refit, "chosen_epochs": epochs}
     return Run(model, again, settings.to_json() | made, tuple(history))
+
+
+def _with_members(interrupted: Interrupted, members: Sequence[Run], look: Look) -> Interrupted:
+    """The same with the members that are finished as the best model so far, if there are any."""
+    if members:
+        run = _as_one(members, None, look) if len(members) > 1 else members[0]
+        interrupted.run = replace(run, settings=run.settings | {"interrupted": len(run.history)})
+    return interrupted
 
 
 def _as_one(members: Sequence[Run], reduce: int | None, look: Look) -> Run:
@@ -156,10 +171,7 @@ def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list
 
 def read_settings(given: dict[str, Any], encoder: Encoder | None = None) -> Settings:
     """The settings from keywords; an unknown one raises `InputError`."""
-    names = [field.name for field in fields(Settings)]
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise InputError(f"{unknown[0]!r} is not a setting; there are {', '.join(names)}")
+    check_settings(given, _NAMES)
     if encoder is not None:
         own = [name for name in ("backbone", "dim", "layers", "edge_dropout", "engine") if name in given]
         if own:

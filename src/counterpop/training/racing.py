@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from counterpop.errors import InputError
+from counterpop.progress import Progress, Report
 from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint
-from counterpop.training.loop import Look, Progress, Report, begin, run_epochs
+from counterpop.training.loop import Look, begin, run_epochs
 from counterpop.training.settings import Settings
 from counterpop.tuning import PRICE
 
@@ -132,6 +133,7 @@ def race(
     """
     if not candidates:
         raise InputError("a race needs at least one candidate, got none")
+    point = checkpoint or Checkpoint(None, known, {})
     rounds = rounds_of(len(candidates), budget)
     entered, trials = list(range(len(candidates))), list[Trial]()
     for number, (size, share) in enumerate(rounds, start=1):
@@ -143,10 +145,10 @@ def race(
 
             def measure(settings: Settings = settings, advance: Advance = stage.advance) -> list[float]:
                 start = time.perf_counter()
-                found = try_settings(known, settings, advance, encoder)
+                found = try_settings(known, settings, advance, encoder, point)
                 return [time.perf_counter() - start, *found]
 
-            seconds, valid, *rest = checkpoint.once(f"{number}/{candidate}", measure) if checkpoint else measure()
+            seconds, valid, *rest = point.once(f"{number}/{candidate}", measure)
             stage.best = max(valid, stage.best or 0.0)
             finished.append(Trial(candidate, number, settings.epochs, valid, seconds, *rest))
         trials += finished
@@ -170,17 +172,25 @@ def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     return [(size, budget / (len(sizes) * size)) for size in sizes]
 
 
-def try_settings(known: Development, settings: Settings, advance: Advance, encoder: Any = None) -> list[float]:
+def try_settings(
+    known: Development, settings: Settings, advance: Advance, encoder: Any = None, checkpoint: Checkpoint | None = None
+) -> list[float]:
     """Recall on validation and, if there is one, on the ordinary part after all epochs; 0 if the loss diverged.
 
     `advance` is called with the loss and the seconds of each epoch.
     """
     held = [known.valid] if known.ordinary is None else [known.valid, known.ordinary]
-    looks, loss = [Look(replace(known, valid=part), settings) for part in held], math.nan
+    looks, point = (
+        [Look(replace(known, valid=part), settings) for part in held],
+        checkpoint or Checkpoint(None, known, {}),
+    )
     trainee = begin(Start(known.train, settings, known.intervened, encoder))
-    for _, loss, seconds in run_epochs(trainee, settings, settings.epochs):
+    done = {"epoch": 0, "finite": False} | point.resume("race", trainee)
+    for epoch, loss, seconds in run_epochs(trainee, settings, settings.epochs, done["epoch"]):
         advance(loss, seconds)
+        done = {"epoch": epoch, "finite": math.isfinite(loss)}
+        point.offer("race", trainee, None, epoch % settings.check_every == 0, **done)
     try:
-        return [look.at(trainee) if math.isfinite(loss) else 0.0 for look in looks]
+        return [look.at(trainee) if done["finite"] else 0.0 for look in looks]
     except InputError:  # the vectors are no longer finite; if no candidate's are, the long training will report it
         return [0.0] * len(looks)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from counterpop.errors import InputError
+from counterpop.errors import InputError, check_settings
+from counterpop.progress import Progress, Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.checkpoints import Interrupted
 from counterpop.training.fitting import candidates_of, read_settings, train
-from counterpop.training.loop import Progress, Report
 from counterpop.training.racing import try_settings
-from counterpop.training.settings import Settings
+from counterpop.training.settings import Settings, TrainOptions
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -38,8 +39,9 @@ LEAST_FOR_IMPORTANCE = 8  # trials
 WIDTHS = (64, 128, 256, 512)
 FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbone, method and loss
 RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
-    "softmax": {"temperature": (0.05, 0.3), "logq": (-0.5, 1.0)}
+    "softmax": {"temperature": (0.05, 0.3), "logq": (-1.0, 1.0)}
 }
+STEEP = {"softmax": {"logq": -0.5}}  # by loss: tried beside its default, since the best may lie far from it
 NOT_SETTINGS = ("round", "epochs", "valid", "ordinary")  # in a row of the leaderboard
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
 
@@ -67,7 +69,8 @@ class _Space:
             narrow = candidates_of(given)
             if "loss" not in given:  # also what is too slow for a race
                 others = [loss for loss in narrow[0].method.losses if loss not in {one.loss for one in narrow}]
-                narrow += [read_settings(given | {"loss": loss}) for loss in others]
+                named = [{"loss": loss} | more for loss in others for more in ({}, STEEP.get(loss)) if more is not None]
+                narrow += [read_settings(given | one) for one in named]
             wide = [replace(one, dim=2 * one.dim) for one in narrow] if "dim" not in self.given else []
             for one in [*narrow, *wide]:
                 point = {"backbone": backbone, "loss": one.loss, "dim": one.dim} | dict.fromkeys(FACTORS, 1.0)
@@ -111,8 +114,11 @@ def search(
     ensemble: int | None = None,
     reduce: int | None = None,
     on_progress: Report | None = None,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+    resume: bool = True,
     should_stop: Callable[[], bool] | None = None,
-    **given: Any,
+    **given: Unpack[TrainOptions],
 ) -> Run:
     """The best run that can be had in about this many minutes, from nothing but a split.
 
@@ -124,45 +130,67 @@ def search(
     time, such as LightGCN on a large log, are dropped after two epochs. `settings["search"]` of the run holds the
     leaderboard and how much each setting matters.
 
-    With `storage`, the name of a file, an interrupted search goes on where it stopped. `should_stop` is asked after
-    every epoch, as in `train`. Never looks at test.
+    With `storage`, the name of a file, an interrupted search goes on where it stopped; its last training goes on from
+    `checkpoint` unless `resume` is False. `should_stop` is asked after every epoch and progress shown as in `train`.
+    Never looks at test.
     Limit: what is tried depends on the speed of the machine, so a second search may choose other settings.
     """
     if not 0 < minutes < math.inf:
         raise InputError(f"minutes must be a number above 0, got {minutes}")
+    check_settings(given, [field.name for field in fields(Settings)], inspect.signature(search).parameters)
     known = split.development if isinstance(split, Split) else split
     space = _Space({name: value for name, value in given.items() if value is not None})
     stop = should_stop or (lambda: False)
 
     def report(progress: Progress) -> None:
-        if on_progress is not None:
-            on_progress(progress)
+        show(progress)
         if stop():
             kept = f"; {storage} keeps what was tried, and the same call goes on from it" if storage else ""
             raise Interrupted(f"the search was stopped{kept}")
 
     first = read_settings(dict(space.given)).to_json()
-    with _studies(storage, {name: first[name] for name in ("seed", "method", *space.given)}) as studies:
-        clock = _Clock(60 * minutes, studies, report)
-        clock.probe(known, read_settings(dict(space.given)))
-        for point in space.first_points():
-            studies[0].enqueue_trial(point, skip_if_exists=True)
-        _compare(known, space, clock, 0)
-        for finalist in _ranked(studies[0])[:FINALISTS]:
-            studies[1].enqueue_trial(finalist.params, skip_if_exists=True)
-        _compare(known, space, clock, 1)
-        board = [*_ranked(studies[1]), *_ranked(studies[0])]
-        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in board]
+    fixed = {name: first[name] for name in ("seed", "method", *space.given)}
+    with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
+        if "last" not in studies[0].user_attrs:
+            clock = _Clock(60 * minutes, studies, report)
+            _play_rounds(known, space, clock)
+            # kept, because what is left of the time decides it, and an interrupted training must go on as it began
+            studies[0].set_user_attr("last", _plan_last(space, clock, refit, ensemble))
+        last: dict[str, Any] = studies[0].user_attrs["last"]
+        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies)]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
-    best, seconds = board[0].user_attrs["row"], board[0].user_attrs["per_epoch"]
-    chosen = dict(space.given) | {name: value for name, value in best.items() if name not in NOT_SETTINGS}
+    how: dict[str, Any] = {"refit": refit, "reduce": reduce, "on_progress": on_progress, "should_stop": should_stop}
+    how |= {"checkpoint": checkpoint, "resume": resume, "progress": progress}
+    run = train(known, **how, **dict(space.given) | last)
+    return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, last["ensemble"])}})
+
+
+def _play_rounds(known: Development, space: _Space, clock: _Clock) -> None:
+    """Both rounds of short trainings."""
+    studies = clock.studies
+    clock.probe(known, read_settings(dict(space.given)))
+    for point in space.first_points():
+        studies[0].enqueue_trial(point, skip_if_exists=True)
+    _compare(known, space, clock, 0)
+    for finalist in _ranked(studies[0])[:FINALISTS]:
+        studies[1].enqueue_trial(finalist.params, skip_if_exists=True)
+    _compare(known, space, clock, 1)
+
+
+def _board(studies: tuple[Study, ...]) -> list[FrozenTrial]:
+    """All finished trials, best first: those of the second round before those of the first."""
+    return [*_ranked(studies[1]), *_ranked(studies[0])]
+
+
+def _plan_last(space: _Space, clock: _Clock, refit: bool, ensemble: int | None) -> dict[str, Any]:
+    """What the last training is made with: the best settings, and epochs and members for the time that is left."""
+    about = _board(clock.studies)[0].user_attrs
+    best, seconds = about["row"], about["per_epoch"]
+    chosen = {name: value for name, value in best.items() if name not in NOT_SETTINGS and name not in space.given}
     fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
-    full = read_settings(chosen).epochs
-    chosen["epochs"] = min(full, max(int(fits), best["epochs"]))
+    full = read_settings(dict(space.given) | chosen).epochs
     members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
-    last: dict[str, Any] = {"ensemble": members, "reduce": reduce, "on_progress": on_progress}
-    run = train(known, refit=refit, should_stop=should_stop, **last, **chosen)
-    return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, members)}})
+    return chosen | {"epochs": min(full, max(int(fits), best["epochs"])), "ensemble": members}
 
 
 class _Clock:
@@ -172,6 +200,8 @@ class _Clock:
         self.seconds, self.studies, self._report = seconds, studies, report
         self.share = SHORT[0]  # of its epochs that a setting trains for in the first round
         self._used: float = sum(trial.user_attrs.get("seconds", 0.0) for study in studies for trial in study.trials)
+        # a number, because asking Optuna for all trials after every epoch would take longer and longer
+        self.best = max((trial.value or 0.0 for study in studies for trial in _ranked(study)), default=None)
         self._start = time.perf_counter()
 
     @property
@@ -193,9 +223,8 @@ class _Clock:
 
     def show(self, loss: float, seconds: float) -> None:
         """Reports progress in seconds of both rounds."""
-        best = max((trial.value or 0.0 for study in self.studies for trial in _ranked(study)), default=None)
         end = round(self.ends(len(ROUNDS) - 1))
-        self._report(Progress("search", min(end, round(self.elapsed)), end, loss, best, seconds))
+        self._report(Progress("search", min(end, round(self.elapsed)), end, loss, self.best, seconds))
 
 
 def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> None:
@@ -233,6 +262,8 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
         for name, value in about.items():
             trial.set_user_attr(name, value)
         study.tell(trial, valid, state=TrialState.PRUNED if valid is None else None)
+        if valid is not None:
+            clock.best = max(valid, clock.best or 0.0)
 
 
 def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:

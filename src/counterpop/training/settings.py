@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
@@ -20,6 +20,38 @@ Engine = Literal["native", "torch"]
 LEAST_STEPS = 64  # in an epoch: otherwise small data would be learned in a handful of steps
 SOFTMAX_ONLY = ("temperature", "logq", "shared_negatives")
 STREAMS = {"initial": 400, "sampling": 401, "check": 402, "dropout": 403, "method": 404}  # of the seed
+
+
+class TrainOptions(TypedDict, total=False):
+    """The fields of `Settings` as keywords of `train` and `search`, for type checkers; None is the default."""
+
+    backbone: str
+    method: Method | str
+    loss: str | None
+    dim: int | None
+    epochs: int | None
+    lr: float | None
+    schedule: Schedule
+    reg: float | None
+    layers: int | None
+    edge_dropout: float
+    batch: int | None
+    negatives: int
+    negative_power: float
+    temperature: float | None
+    logq: float | None
+    shared_negatives: int | None
+    sampling: Sampling | None
+    normalised: bool | None
+    ledger: bool | None
+    ledger_every: int
+    initial_scale: float | None
+    check_every: int
+    patience: int
+    threads: int | None
+    device: Device
+    engine: Engine | None
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -153,7 +185,7 @@ class Settings:
             raise InputError(f"shared_negatives must be a whole number from 0 to batch ({self.batch}), got {shared!r}")
         if self.negatives != 1:
             raise InputError(
-                "softmax shares its negatives within a batch; set batch or shared_negatives, not negatives"
+                "softmax shares its negatives within a batch; set batch= or shared_negatives=, not negatives="
             )
         if self.negative_power and not shared:
             raise InputError(

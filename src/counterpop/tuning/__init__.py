@@ -1,7 +1,17 @@
 """Strengths: the whole grid in one pass, the points of its frontier, and the choice among them."""
 
 from counterpop.runs import STRENGTHS
-from counterpop.tuning.choosing import PRICE, PointSettings, Tuned, TuneSettings, refine, tune, warn_of
+from counterpop.tuning.choosing import (
+    PRICE,
+    PointOptions,
+    PointSettings,
+    Tuned,
+    TuneOptions,
+    TuneSettings,
+    refine,
+    tune,
+    warn_of,
+)
 from counterpop.tuning.proof import (
     EVERYBODY,
     FOLDS,
@@ -18,6 +28,7 @@ from counterpop.tuning.search import (
     EXPOSURE_BYTES,
     LOWER_IS_BETTER,
     Grid,
+    GridOptions,
     Target,
     Tradeoff,
     choose_strengths,
@@ -37,6 +48,18 @@ __all__ = [
     "Folded",
     "Frontier",
 ]
-__all__ += ["Grid", "PointSettings", "Proof", "Target", "Tradeoff", "TuneSettings", "Tuned", "Which"]
+__all__ += [
+    "Grid",
+    "GridOptions",
+    "PointOptions",
+    "PointSettings",
+    "Proof",
+    "Target",
+    "Tradeoff",
+    "TuneOptions",
+    "TuneSettings",
+    "Tuned",
+    "Which",
+]
 __all__ += ["choose_strengths", "deal_folds", "efficient", "explain_choice", "prove_point", "refine"]
 __all__ += ["search_strengths", "trace_frontier", "tune", "warn_of"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from counterpop.directions import ItemDirection, UserDirection, find_directions
-from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER, Measures
+from counterpop.errors import InputError, check_settings
+from counterpop.evaluation import Measures
+from counterpop.interactions import Interactions
+from counterpop.metrics.resampling import PER_USER
+from counterpop.panels import Sample, Users, hold_panel
+from counterpop.presentation import Pictured
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
 from counterpop.splits import Development, Split
@@ -34,6 +38,28 @@ ONE_DIAL: Strengths = tuple(round(0.05 * n, 2) for n in range(41))  # as finely 
 LEANS: Strengths = (-0.4, -0.2, -0.1, 0.0, 0.1, 0.2)  # added to the item strength for each standard deviation
 
 
+class PointOptions(TypedDict, total=False):
+    """The fields of `PointSettings` as keywords, for type checkers."""
+
+    target: Target
+    point: Which
+    price: float | None
+    floor: Mapping[str, float] | None
+    k: int
+    user_direction: UserDirection | None
+    users: Users
+    seed: int
+
+
+class TuneOptions(PointOptions, total=False):
+    """The fields of `TuneSettings` as keywords of `tune`."""
+
+    item_direction: ItemDirection | Literal["auto"] | None
+    prove: bool
+    by_user: bool
+    one_dial: bool
+
+
 @dataclass(frozen=True, eq=False)
 class PointSettings:
     """How `tune` and `debias` choose a point of the frontier of gain against price."""
@@ -51,6 +77,8 @@ class PointSettings:
     """Length of the recommendation lists."""
     user_direction: UserDirection | None = None
     """How to find the directions: see `find_directions`, also for the defaults."""
+    users: Users = None
+    """How many users to measure: a number, "all", or None for all unless there are too many (see `panels`)."""
     seed: int = 0
     """Seed of all random draws."""
 
@@ -104,8 +132,8 @@ class TuneSettings(PointSettings):
         return ((self.item_direction, self.user_direction),)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Tuned(Recommender):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Tuned(Recommender, Pictured):
     """A recommender with the grid that its strengths were chosen from, and why these were chosen."""
 
     grid: Grid
@@ -121,6 +149,8 @@ class Tuned(Recommender):
     points: Mapping[Which, Proof] = field(default_factory=dict)
     """What each point of the frontier would choose and is worth; empty if the model has no strengths."""
     warnings: tuple[str, ...] = ()
+    sample: Sample | None = None
+    """Which users of the validation part were measured, if not all."""
 
     @property
     def proven(self) -> bool:
@@ -170,10 +200,11 @@ class Tuned(Recommender):
             "sentence": self.sentence,
             "warnings": list(self.warnings),
             "validation": self.drawn,
+            "sample": self.sample and self.sample.to_json(),
         }
 
 
-def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
+def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) -> Tuned:
     """The model at strengths proven on the validation part, or at 0; the test part is never used.
 
     The settings are those of `TuneSettings`. A gain is proven if a paired test is significant (p < 0.05) on validation
@@ -187,6 +218,7 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
     dials; a model without dials (plain, IPS, CausE, DICE, corrected vectors) keeps strengths 0. Naming a direction
     applies the paper's adjustment to any model. `item_direction="auto"` also tries the ridge directions.
     """
+    check_settings(settings, [one.name for one in fields(TuneSettings)])
     how = TuneSettings(**settings)
     named = how.item_direction is not None or how.user_direction is not None
     dials = BOTH_SIDES if named else run.model.dials or Dials()
@@ -196,7 +228,10 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
             "a price is measured on an ordinary validation part, but this split has none; "
             "make the split with one (split --ordinary 0.05)"
         )
-    fit = _search(run, known, dials, how)
+    panels = [
+        hold_panel(part, known.train, how.users, how.seed) for part in (known.valid, known.ordinary) if part is not None
+    ]
+    fit = _search(run, known, tuple(held for held, _ in panels), dials, how)
     way = base = fit.ways[0]
     pair = way.maximum  # the only one, if there is nothing to tune
     points: dict[Which, Proof] = {}
@@ -239,15 +274,15 @@ def tune(run: Run, split: Split | Development, **settings: Any) -> Tuned:
         kinds=way.kinds,
         points=points,
         warnings=tuple(warnings),
+        sample=panels[0][1],
     )
 
 
-def _search(run: Run, known: Development, dials: Dials, how: TuneSettings) -> CrossFit:
-    """The grids of both validation parts along each pair of directions that is to be compared, ready to be proven."""
+def _search(run: Run, known: Development, held: tuple[Interactions, ...], dials: Dials, how: TuneSettings) -> CrossFit:
+    """The grids of the held-out parts along each pair of directions that is to be compared, ready to be proven."""
     axes = dials.item_strengths, dials.user_strengths
     if how.one_dial and min(map(len, axes)) > 1:
         axes = ONE_DIAL, FIXED
-    held = (known.valid,) if known.ordinary is None else (known.valid, known.ordinary)
     options: dict[str, Any] = {"k": how.k}
     fold = deal_folds(known.train.n_users, how.seed)
     if how.prove and max(map(len, axes)) > 1:

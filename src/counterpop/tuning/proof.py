@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.embeddings import FloatArray
-from counterpop.evaluation import PER_USER, RESAMPLES, Measures, compare, measure
+from counterpop.evaluation import Measures, compare, measure
 from counterpop.interactions import BoolArray, IntArray, Interactions
+from counterpop.metrics.resampling import PER_USER, RESAMPLES
 from counterpop.ranking import rank
 from counterpop.recommender import Recommender
 from counterpop.tuning.search import LOWER_IS_BETTER, Grid, Target, above_floor, choose_strengths

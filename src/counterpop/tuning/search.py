@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.directions import Directions
 from counterpop.embeddings import Embeddings, FloatArray, check_same_ids
-from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER
+from counterpop.errors import InputError, check_settings
 from counterpop.grid import Points, group_items, order_points
-from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head
+from counterpop.interactions import BoolArray, IntArray, Interactions, gini, head, rows_of
 from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
+from counterpop.metrics.resampling import PER_USER
+from counterpop.presentation import Pictured
 from counterpop.ranking import score_blocks, tie_order
 from counterpop.runs import STRENGTHS, Strengths
 
@@ -28,8 +29,8 @@ LOWER_IS_BETTER = ("average_popularity", "gini")
 EXPOSURE_BYTES = 1 << 30  # for the counts of all threads together
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
+@dataclass(frozen=True, eq=False, repr=False)
+class Grid(Pictured):
     """Every metric at every pair of strengths: `values[name][a, b]` for item strength a, user strength b."""
 
     item_strengths: Strengths
@@ -63,6 +64,20 @@ class Tradeoff:
     """Share of ordinary recall that is lost; below 0 if it rises."""
 
 
+class GridOptions(TypedDict, total=False):
+    """The fields of `SearchOptions` as keywords of `search_strengths`, for type checkers."""
+
+    k: int
+    item_strengths: Strengths
+    user_strengths: Strengths
+    exposure: bool
+    groups: bool
+    users: IntArray | None
+    user_groups: IntArray | None
+    lean: FloatArray | None
+    threads: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class SearchOptions:
     """What `search_strengths` measures, and where."""
@@ -89,7 +104,11 @@ class SearchOptions:
 
 
 def search_strengths(
-    embeddings: Embeddings, directions: Directions, train: Interactions, held: Interactions, **options: Any
+    embeddings: Embeddings,
+    directions: Directions,
+    train: Interactions,
+    held: Interactions,
+    **options: Unpack[GridOptions],
 ) -> Grid:
     """Every metric of `held` at every pair of strengths, exactly as `measure` would give it for each.
 
@@ -98,6 +117,7 @@ def search_strengths(
     """
     from counterpop.kernels.grid import search_grid
 
+    check_settings(options, [field.name for field in fields(SearchOptions)])
     how = SearchOptions(**options)
     check_same_ids(embeddings, train, held)
     users, group_of = _users_by_group(held, how)
@@ -112,11 +132,13 @@ def search_strengths(
         *(tie_order(embeddings.item_ids)[cells.order], train.item_counts[cells.order]),
         *(~head(train.item_counts)[cells.order], held.user_starts, cells.place[held.item_ix], weights),
     )
-    seen, ideal = [(train.user_starts, cells.place[train.item_ix])], ideal_dcg(k)
+    starts = np.concatenate([[0], np.cumsum(train.user_counts[users])])
+    seen, ideal = [(starts, cells.place[train.item_ix[rows_of(train, users)]])], ideal_dcg(k)
+    rows = np.arange(len(users), dtype=np.int32)  # of `seen`
 
     def work(part: int, stretch: slice) -> int:
         looked_at = 0
-        for block, scores in score_blocks(P[stretch], items, users[stretch], seen):
+        for block, scores in score_blocks(P[stretch], items, rows[stretch], seen):
             along_item, along_user = (P[stretch][block] @ d for d in (directions.item, directions.user))
             both = np.outer(along_user, a * b * (directions.item @ directions.user))
             item_shift = (both - np.outer(along_item, a)).astype(np.float32)  # (B, G)

@@ -27,6 +27,8 @@ class TripleLoss(torch.nn.Module):
     """Whether the vectors that rank are the vectors in training."""
     by_triple = True
     """Whether it is a sum over triples, and none of them sees the others of its batch."""
+    repeats = True
+    """Whether every batch takes the same operations on the same shapes, so that a GPU may record and repeat a step."""
     ledger: DeviceLedger | None = None
 
     def __init__(self, train: Interactions, settings: Settings) -> None:

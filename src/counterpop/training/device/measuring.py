@@ -8,9 +8,9 @@ from torch import Tensor
 
 from counterpop.directions import unit
 from counterpop.errors import InputError
-from counterpop.evaluation import PER_USER
 from counterpop.interactions import IntArray, Interactions, gini, head, pairs_of, rows_of
 from counterpop.metrics.accuracy import discounts, ideal_dcg
+from counterpop.metrics.resampling import PER_USER
 from counterpop.runs import STRENGTHS, Strengths
 from counterpop.training.device.ledger import DeviceLedger
 from counterpop.tuning import Grid

@@ -1,4 +1,7 @@
-"""Tables smoothed over the graph: E = mean over layers l of A^l E0, A the normalised graph of users and items."""
+"""Tables smoothed over the graph: E = mean over layers l of A^l E0, A the normalised graph of users and items.
+
+A method with `skips_input` leaves layer 0 out of the mean.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ class Smoothed(torch.nn.Module):
         train, settings = start.train, start.settings
         device = find_device(settings)
         self._n_users, self._layers, self._dropout = train.n_users, settings.layers, settings.edge_dropout
+        self._skips = settings.method.skips_input
         self._copies = settings.method.item_copies  # CausE: a graph of the treated rows beside the other
         users, items = start.first_values()
         self.tables = torch.nn.Parameter(torch.from_numpy(np.concatenate([users, *[items] * self._copies])).to(device))
@@ -42,30 +46,66 @@ class Smoothed(torch.nn.Module):
         n_users = self._copies * self._n_users
         if self._copies > 1:  # a user has one table in both graphs
             tables = torch.cat([tables[: self._n_users], tables])
-        vectors = _Propagation.apply(tables, graph, self._layers)  # type: ignore[no-untyped-call]
+        vectors: Tensor = _Propagation.apply(tables, graph, self._layers, self._skips)  # type: ignore[no-untyped-call]
         users, items = torch.split(vectors, [n_users, len(vectors) - n_users])
         return users, items
+
+    def noisy(self, length: float) -> tuple[Tensor, Tensor]:
+        """Two encodings of all users and items (U + I, D), each with fresh noise of this length in every layer."""
+        first, second = _Noisy.apply(self, self.tables, length)  # type: ignore[no-untyped-call]
+        return first, second
+
+    def add_noise(self, length: float) -> Tensor:
+        """One such encoding: each vector moves away from the axes, by a random vector of its own orthant."""
+        vectors, total = self.tables.detach(), torch.zeros_like(self.tables)
+        if not self._skips:
+            total += vectors
+        for _ in range(self._layers):
+            vectors = self._graph @ vectors
+            noise = torch.rand(vectors.shape, device=vectors.device, generator=self.generator)
+            noise *= length / noise.norm(dim=1, keepdim=True)
+            vectors += noise.copysign_(vectors)
+            total += vectors
+        return total.div_(self._layers + (not self._skips))
+
+    def carry_back(self, gradient: Tensor) -> Tensor:
+        """The gradient at the tables, from that at an encoding, noisy or not."""
+        return propagate(gradient, self._graph, self._layers, self._skips)
 
 
 class _Propagation(torch.autograd.Function):
     """The graph is symmetric, so the gradient is propagated exactly as the vectors are."""
 
     @staticmethod
-    def forward(ctx: Any, tables: Tensor, graph: Tensor, layers: int) -> Tensor:
-        ctx.graph, ctx.layers = graph, layers
-        return propagate(tables, graph, layers)
+    def forward(ctx: Any, tables: Tensor, graph: Tensor, layers: int, skips_input: bool) -> Tensor:
+        ctx.how = graph, layers, skips_input
+        return propagate(tables, *ctx.how)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return propagate(gradients[0], ctx.graph, ctx.layers), None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        return propagate(gradients[0], *ctx.how), None, None, None
 
 
-def propagate(tables: Tensor, graph: Tensor, layers: int) -> Tensor:
-    """(X + A X + ... + A^layers X) / (layers + 1), as X + A (X + A (...))."""
+class _Noisy(torch.autograd.Function):
+    """Noise is added, and signs have no slope, so both encodings have the gradient of the one without noise."""
+
+    @staticmethod
+    def forward(ctx: Any, encoder: Smoothed, tables: Tensor, length: float) -> tuple[Tensor, Tensor]:
+        ctx.encoder = encoder
+        return encoder.add_noise(length), encoder.add_noise(length)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        return None, ctx.encoder.carry_back(gradients[0] + gradients[1]), None
+
+
+def propagate(tables: Tensor, graph: Tensor, layers: int, skips_input: bool = False) -> Tensor:
+    """(X + A X + ... + A^layers X) / (layers + 1), as X + A (X + A (...)); without X, A times that of a layer less."""
     vectors = tables
-    for _ in range(layers):
+    for _ in range(layers - skips_input):
         vectors = torch.addmm(tables, graph, vectors)
-    return vectors / (layers + 1)
+    vectors = vectors / (layers + (not skips_input))
+    return graph @ vectors if skips_input else vectors
 
 
 def adjacency(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -206,7 +206,7 @@ class DeviceEncoder(_Trainee):
         self._steps = settings.steps(self._sampler.triples)
         size = self._sampler.triples // self._steps
         self._batch = torch.zeros(3, size, dtype=torch.int64, device=self._device)
-        self._replays = replay and cuda and self._share.alone
+        self._replays = replay and cuda and self._loss.repeats and self._share.alone
         self._recorded: torch.cuda.CUDAGraph | None = None
 
     def epoch(self, lr: float) -> float:
@@ -244,7 +244,7 @@ class DeviceEncoder(_Trainee):
             total.backward()
         more = self._loss.contrast(self._module, triples)
         if more is not None:
-            more.backward()  # type: ignore[no-untyped-call]
+            more.backward()
         self._share.add_up(*(p.grad for p in self._optimiser.param_groups[0]["params"] if p.grad is not None))
         self._optimiser.step()
 

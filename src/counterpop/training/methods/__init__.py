@@ -12,12 +12,14 @@ from counterpop.training.methods.dice import DICE
 from counterpop.training.methods.gradient import Gradient
 from counterpop.training.methods.ips import IPS
 from counterpop.training.methods.macr import MACR
+from counterpop.training.methods.paac import PAAC
 from counterpop.training.methods.plain import Plain
+from counterpop.training.methods.simgcl import SimGCL
 
-METHODS: tuple[type[Method], ...] = (Plain, Gradient, IPS, CausE, DICE, MACR)
+METHODS: tuple[type[Method], ...] = (Plain, Gradient, IPS, CausE, DICE, MACR, SimGCL, PAAC)
 
-__all__ = ["DICE", "IPS", "MACR", "METHODS", "CausE", "Contrast", "Gradient", "Method", "Plain"]
-__all__ += ["as_method", "find_method", "make_method"]
+__all__ = ["DICE", "IPS", "MACR", "METHODS", "PAAC", "CausE", "Contrast", "Gradient", "Method", "Plain"]
+__all__ += ["SimGCL", "as_method", "find_method", "make_method"]
 
 
 def find_method(name: str) -> type[Method]:

@@ -69,6 +69,10 @@ class Method:
     """Whether the loss sees only the two scores of a triple, so that `normalised` and `ledger` may be switched on."""
     any_encoder: ClassVar[bool] = True
     """Whether it trains an encoder of the user's own."""
+    needs_graph: ClassVar[bool] = False
+    """Whether it trains only a backbone with a graph."""
+    skips_input: ClassVar[bool] = False
+    """Whether the mean over layers leaves out layer 0, the tables themselves (torch only)."""
     needs_intervened: ClassVar[bool] = False
     """Whether a part of train must have been drawn by intervention. Every item then has a second row for that part, I
     rows after its first, which ranks."""

@@ -49,7 +49,7 @@ class ScoresLoss(TripleLoss):
             self.ledger.count(triples.shape[1])
         return fused.step((users, items), triples, lr, self._settings, self._weights, self.ledger)
 
-    def add_gradient(self, users: Tensor, items: Tensor, triples: Tensor, into: tuple[Tensor, Tensor]) -> Tensor:
+    def add_gradient(self, users: Tensor, items: Tensor, triples: Tensor, into: tuple[Tensor, Tensor]) -> Tensor | None:
         from counterpop.training.methods.plain import fused
 
         return fused.step((users, items), triples, -1.0, self._settings, self._weights, self.ledger, into)

@@ -12,6 +12,7 @@ from counterpop.artifacts import Subject
 from counterpop.auditing import audit, audit_model
 from counterpop.debiasing import as_embeddings, check_fit, in_order_of
 from counterpop.interactions import Interactions, restrict
+from counterpop.panels import Users
 from counterpop.readers import LabelSources, read_recommendations
 from counterpop.recommender import Recommender
 
@@ -43,12 +44,14 @@ def audit_vectors(
     *,
     k: int = 20,
     drop_unknown: bool = False,
+    users: Users = None,
     seed: int = 0,
 ) -> Subject:
     """The audit of the lists that vectors give for the users of a log; they leave out what the log holds.
 
     Every user and item of the log needs a vector, unless `drop_unknown` leaves out those without. Vectors whose rows
-    do not belong to the log raise `InputError`, as in `debias`; `seed` is that of the pairs this is checked on.
+    do not belong to the log raise `InputError`, as in `debias`. `users` is as in `audit_model`; `seed` is that
+    of a sample and of the pairs on which the order is checked.
     """
     vectors = as_embeddings(log=log, **sources.read())
     known = in_order_of(log, vectors, drop_unknown)
@@ -57,7 +60,8 @@ def audit_vectors(
     axis = np.eye(1, vectors.dim, dtype=np.float32)[0]  # any direction: at strength 0 it changes nothing
     model = Recommender(axis, axis, 0.0, 0.0, embeddings=vectors, seen=known)
     notes["without_vector"] = len(log) - len(known)
-    one = audit_model(model, known, k, held=held, notes=notes, **(about or LabelSources()).read(known))
+    how: dict[str, Any] = {"users": users, "seed": seed, "held": held, "notes": notes}
+    one = audit_model(model, known, k, **how, **(about or LabelSources()).read(known))
     paths = {role: str(path) for role, path in vars(sources).items() if path}
     name = Path(paths.get("model") or paths["item_vectors"]).stem
     return Subject({name: one}, [name], log, {role: [path] for role, path in paths.items()}, paths, {name: model})

@@ -1,0 +1,138 @@
+"""The frontier: everything known on these splits, with equal budgets, next to the best of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import counterpop as cp
+from counterpop.paper import published
+from counterpop.paper.accuracy import ABOVE, METRIC_TITLES, compare_rows, lead, marked
+from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
+from counterpop.paper.datasets import TITLES
+from counterpop.paper.plan import BACKBONE_TITLES, Candidates
+from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS, PLAIN
+from counterpop.paper.results import OWN, Claim, Item, Table, judge
+from counterpop.paper.runs import Bench
+from counterpop.paper.uncertainty import RESAMPLES
+
+BY_POPULARITY = "negatives by popularity"  # as implicit draws them
+BEST, ENSEMBLE = "best of ours", "best of ours, all seeds as one"
+# Most promising first, by what validation preferred before (experiments/ahead.md, experiments/softmax.md)
+CANDIDATES: Mapping[str, Candidates] = {
+    "mf": (
+        {"loss": "bpr", "negative_power": 0.5, "dim": 256},
+        {"loss": "bce", "negative_power": 0.25, "dim": 256, "lr": 0.4},
+        {"loss": "bpr", "negative_power": 0.25, "dim": 256},
+        {"loss": "softmax", "dim": 256, "check_every": 5},
+        {"loss": "bce", "negative_power": 0.5, "dim": 256},
+        {"loss": "bpr", "negative_power": 0.15, "dim": 512},
+        {"loss": "bpr", "negative_power": 0.75, "dim": 256},
+        {"loss": "softmax", "dim": 256, "check_every": 5, "temperature": 0.1, "logq": 0.0},
+    ),
+    "lightgcn": (
+        {"loss": "bpr", "negative_power": 0.25, "dim": 256},
+        {"loss": "softmax", "logq": 0.75},
+        {"loss": "bce", "negative_power": 0.25, "lr": 0.05},
+        {"loss": "bpr", "negative_power": 0.5, "dim": 256},
+        {"loss": "softmax", "logq": 0.5, "dim": 256},
+        {"loss": "bce", "negative_power": 0.5},
+        {"loss": "softmax", "temperature": 0.1, "logq": 0.0},
+        {"loss": "bpr", "negative_power": 0.75},
+    ),
+}
+BUDGET = (
+    "Every row has the same number of candidates and the same seeds, and validation chooses among them. Methods keep "
+    f"the width of table III; “{BEST}” is the gradient method, whose candidates here differ in loss, negatives and "
+    "width, up to four times as wide."
+)
+MARKS = (
+    f"In brackets: 95 % intervals from {RESAMPLES:,} draws of test users and seeds together. Stars: “{BEST}” is above "
+    "this row in a paired comparison over users, p < .05, .01, .001 after Holm's correction over all comparisons of "
+    f"the table; {ABOVE} in place of a star: it is below this row. An ensemble is one model, so its interval has the "
+    "noise of users only."
+)
+PRINTED = (
+    "Published figures are not ours. Those of SimGCL and PAAC on Gowalla are from PAAC's authors, on the same files, "
+    "but they stopped training by the test part; the others are the paper's table III, where ML-10M and Netflix are "
+    "averages over all users."
+)
+
+
+def make_frontier(bench: Bench) -> Item:
+    """Every method on every data set with both backbones, the best of ours, and its ensemble of all seeds."""
+    cells = [cell for backbone in BACKBONES for dataset in DATASETS for cell in _cells_of(bench, dataset, backbone)]
+    compared = {key: value for backbone in BACKBONES for key, value in compare_rows(cells, backbone, BEST).items()}
+    run = [backbone for backbone in BACKBONES if any(cell.records for cell in cells if cell.backbone == backbone)]
+    return Item(
+        "frontier",
+        "Frontier: all that is known on these splits",
+        "Recall, hit rate and NDCG at 20 on test. Settings, epochs and strengths are chosen on validation.",
+        (*(_table(backbone, cells, compared) for backbone in run), searched_table(cells)),
+        (),
+        (_claim(cells),),
+        tuple(_row(cell, compared) for cell in cells if cell.records),
+        reasons(cells),
+    )
+
+
+def _cells_of(bench: Bench, dataset: str, backbone: str) -> list[Cell]:
+    """The rows of one data set: plain ones first, then all other methods, the paper's, and the best of ours."""
+    graph = cp.Settings(backbone=backbone).layers > 0
+    others = [m.name for m in cp.METHODS if m.name not in (PLAIN, OURS) and (graph or not m.needs_graph)]
+    cells = [
+        run_cell(bench, dataset, backbone, PLAIN),
+        run_cell(bench, dataset, backbone, PLAIN, BY_POPULARITY, negative_power=1.0),
+        *(run_cell(bench, dataset, backbone, method) for method in (*others, OURS)),
+    ]
+    ensemble = _ensemble(bench, dataset, backbone)  # first, because it makes the results of each seed on its way
+    return [*cells, run_cell(bench, dataset, backbone, OURS, BEST, CANDIDATES[backbone]), ensemble]
+
+
+def _ensemble(bench: Bench, dataset: str, backbone: str) -> Cell:
+    """The runs of all seeds as one model, tuned as one."""
+    try:
+        bench.plan.check(backbone, OURS)
+        if bench.plan.seeds == 1:
+            raise cp.InputError("an ensemble needs two seeds or more, such as --seeds 3")
+        choice = bench.choose(dataset, backbone, OURS, CANDIDATES[backbone])
+        record = bench.tested(dataset, choice.settings, list(bench.plan.all_seeds))
+    except cp.InputError as error:
+        return Cell(dataset, backbone, OURS, ENSEMBLE, missing=str(error))
+    return Cell(dataset, backbone, OURS, ENSEMBLE, (record,))
+
+
+def _known(cell: Cell) -> dict[str, float]:
+    """Published figures; a variant has none."""
+    return {} if cell.variant else published.known(cell.backbone, cell.dataset, cell.method)
+
+
+def _table(backbone: str, cells: list[Cell], compared: dict[tuple[str, str], dict[str, Any]]) -> Table:
+    rows = []
+    for cell in (cell for cell in cells if cell.backbone == backbone and cell.records):
+        printed = _known(cell)
+        shown = [f"{printed[m]:<05}" if m in printed else "" for m in METRICS]  # with three or four digits, as printed
+        figures = [v for m, text in zip(METRICS, shown, strict=True) for v in (marked(cell, m, compared), text)]
+        rows.append([TITLES[cell.dataset], cell.row_title, *figures])
+    columns = [title for metric in METRICS for title in (METRIC_TITLES[metric], "published")]
+    title = f"{BACKBONE_TITLES[backbone]}: all methods"
+    return Table(title, ("Data set", "Method", *columns), rows, (BUDGET, MARKS, PRINTED))
+
+
+def _row(cell: Cell, compared: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+    own = {metric: compared[cell.title, metric] for metric in METRICS if (cell.title, metric) in compared}
+    return cell.row() | {
+        "variant": cell.variant,
+        "published": _known(cell) or None,
+        "best_less_this": own or None,
+        "chosen": cell.chosen(),
+    }
+
+
+def _claim(cells: list[Cell]) -> Claim:
+    """Whether one model of ours is ahead of every rival; the paper's method and the ensemble are no rivals."""
+    best = {(cell.backbone, cell.dataset): cell for cell in cells if cell.variant == BEST}
+    rivals = [cell for cell in cells if cell.method != OURS]
+    leads = {cell.title: lead(best[cell.backbone, cell.dataset], cell, "recall") for cell in rivals}
+    text = "One model, the best of ours, has a higher recall than any other method, on every data set and backbone."
+    return judge(OWN, text, {case: found for case, found in leads.items() if found}, of=len(rivals))
