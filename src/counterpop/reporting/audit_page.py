@@ -32,7 +32,7 @@ from counterpop.reporting.page import Section, Tile, card, cards, compose, panel
 from counterpop.reporting.run_page import BIAS, FREQUENCY, GRADIENTS, gradient_panels
 from counterpop.reporting.tables import GROUP_NAMES, exact, format_figure, format_interval, html_table
 
-INTRO = "This page compares recommendations with the log they come from. It measures what is shown, not whether users like it."
+INTRO = "This page compares recommendations with their log. It measures what is shown, not whether users like it."
 MOST_ITEMS = 10  # in a table on the page
 MOST_VERDICTS = 2  # of more systems, the title of the page is no verdict
 LIMITS = (
