@@ -25,6 +25,7 @@ COMMANDS = {
     "tune": "Choose the strengths of a run on its validation part.",
     "correct": "Apply a common popularity correction to a run, for comparison.",
     "evaluate": "Measure a run on held-out data, plain and adjusted.",
+    "compare": "Compare runs, of one seed or many, with paired tests.",
     "recommend": "Write lists of recommendations.",
     "debias": "Debias vectors trained by any other model.",
     "audit": "Audit what a run, vectors or lists of recommendations expose.",
