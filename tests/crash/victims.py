@@ -19,8 +19,8 @@ PART = float(os.environ.get("COUNTERPOP_CRASH", "0"))  # of the long form: `make
 LONG = PART > 0
 LANES = 2 if LONG else 1  # kills that run side by side
 COMMANDS = ("split", "train", "tune", "recommend", "report", "audit", "debias", "demo", "correct", "paper")
-CALLS = (  # system calls that change files
-    "openat,write,pwrite64,rename,renameat,renameat2,mkdir,unlink,unlinkat,rmdir,link,linkat,fsync,chmod,fchmod,"
+CALLS = (  # system calls that change files; a file that openat has made is there at the next of these
+    "write,pwrite64,rename,renameat,renameat2,mkdir,unlink,unlinkat,rmdir,link,linkat,fsync,chmod,fchmod,"
     "ftruncate,flock,copy_file_range,sendfile"
 )
 ROWS: list[tuple[str, str, str]] = []  # what was done, how often, and the result: printed at the end
