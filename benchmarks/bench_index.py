@@ -15,7 +15,7 @@ cosine     one more coordinate makes all lengths equal, so that inner products b
 rescored   the index as it is asked for 4 k with the plain query, and their exact scores for the transformed one
 stored     item vectors stored at item strength .8, queries by `fix.stored_at(0.8)`: the same scores exactly
 
-A million items take about four minutes for each of the three graphs of a catalogue, on two cores.
+A million items take minutes for each of the three graphs of a catalogue, on two cores.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def unit(vectors: FloatArray) -> FloatArray:
 
 
 def make_catalogue(n_items: int, n_queries: int, *, power: float, item_share: float, user_share: float) -> Catalogue:
-    """Vectors with a popular direction, in proportions measured on implicit's ALS and on our BPR.
+    """Vectors with a popular direction, for `als` in the proportions of implicit's ALS on Gowalla.
 
     An item is as long as its count to `power`, times noise. `item_share` and `user_share` are mean cosines with the
     popular direction; the rest is taste: items and users lie around the same 2,000 centres.
@@ -120,7 +120,7 @@ class Way:
     transformed: FloatArray
 
 
-def ways_of(library: str, found: Catalogue, efs: list[int]) -> list[Way]:
+def ways_of(library: str, found: Catalogue, efs: list[int], with_cosine: bool) -> list[Way]:
     items, users, fix = found.items, found.users, found.fix
     plain, transformed = users, fix.query(users)
     ways = []
@@ -142,15 +142,16 @@ def ways_of(library: str, found: Catalogue, efs: list[int]) -> list[Way]:
 
     ways.extend(Way("rescored", ef, set_ef, rescored, plain, transformed) for ef in efs)
     pad = np.zeros((len(users), 1), np.float32)
-    add("cosine", widen(items), (np.hstack([plain, pad]), np.hstack([transformed, pad])))
+    if with_cosine:
+        add("cosine", widen(items), (np.hstack([plain, pad]), np.hstack([transformed, pad])))
     along = (items @ fix.item_direction)[:, None] * fix.item_direction
     plainly = fix.with_strengths(0.0, 0.0).stored_at(STORED)
     add("stored", items - STORED * along, (plainly.query(users), fix.stored_at(STORED).query(users)))
     return ways
 
 
-def measure(library: str, found: Catalogue, efs: list[int]) -> None:
-    ways = ways_of(library, found, efs)
+def measure(library: str, found: Catalogue, efs: list[int], with_cosine: bool) -> None:
+    ways = ways_of(library, found, efs, with_cosine)
     truth = found.users, found.fix.query(found.users)
     seconds: dict[tuple[str, int, int], list[float]] = {}
     recall: dict[tuple[str, int, int], float] = {}
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument("--catalogue", nargs="+", default=["als", "bpr"], choices=["als", "bpr", "gowalla"])
     parser.add_argument("--library", nargs="+", default=["faiss"], choices=["faiss", "usearch"])
     parser.add_argument("--ef", nargs="+", type=int, default=[64, 96, 128, 256])
+    parser.add_argument("--cosine", action=argparse.BooleanOptionalAction, default=True, help="one graph less without")
     words = parser.parse_args()
     warnings.simplefilter("ignore")
     shapes = {"als": (1.0, 0.45, 0.05), "bpr": (0.3, 0.5, 0.4)}
@@ -200,7 +202,7 @@ def main() -> None:
             flush=True,
         )
         for library in words.library:
-            measure(library, found, words.ef)
+            measure(library, found, words.ef, words.cosine)
 
 
 def exact(found: Catalogue) -> Any:

@@ -77,7 +77,7 @@ def train_run(folder: Path, name: str, method: str, *words: object) -> dict:
         8,
         "--epochs",
         30,
-        "--no-refit",
+        *(() if "--refit" in words else ("--no-refit",)),
         "--out",
         folder / name,
         *words,
@@ -274,7 +274,7 @@ def test_tune_says_what_it_did_and_every_command_names_the_validation_part(folde
     assert tuned["validation"] == "uniform"
     printed = call("tune", folder / "proven", "--target", "average_popularity", "--price", 0.2).stdout
     assert tuned["sentence"] in printed and "validation part: uniform" in printed
-    assert "Validation part of" in call("evaluate", folder / "proven").stdout
+    assert "Validation part of" in call("evaluate", folder / "proven", "--explain").stdout
     call("report", folder / "proven", "--out", folder / "proven.html")
     assert "validation" in (folder / "proven.html").read_text()
 
@@ -476,7 +476,7 @@ def test_the_audit_of_vectors_leaves_out_seen_items(folder: Path, tmp_path: Path
     assert "already_chosen" not in printed["notes"]
     pl.read_parquet(tmp_path / "items.parquet").tail(-3).write_parquet(tmp_path / "items.parquet")
     refused = call(*words)
-    assert refused.exit_code == 1 and "(--drop-unknown) to leave them out" in refused.stderr
+    assert refused.exit_code == 1 and "pass --drop-unknown to leave them out" in refused.stderr
     lost = call_json(*words, "--drop-unknown")["notes"]
     assert lost["without_vector"] == split.train.item_counts[:3].sum()
     assert lost["unknown_held_out"] == split.test.item_counts[:3].sum()

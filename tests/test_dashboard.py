@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import counterpop as cp
 from browsing import axe, launched, playwright
 from counterpop.serving.model import ServedModel, find
-from serving_run import Server, make_run, serving
+from serving_run import ITEMS, USERS, Server, make_run, serving
 
 TILES = ("recall", "ndcg", "hit_rate", "average_popularity", "tail_share", "coverage", "gini")
 MOVES = """async () => {
@@ -127,10 +130,11 @@ def test_a_user_is_found_and_the_lists_explain_themselves(browser: Any, served: 
             got = lines.evaluate_all("lines => lines.map((line) => line.dataset.item)")
             assert got == [model.vectors.item_ids[row.item] for row in rows]
             for row, why in zip(rows, lines.locator(".why").all_inner_texts(), strict=True):
-                taken = row.popular_part + row.conformity_part
-                popularity = f"{'−' if taken < 0 else '+'} popularity {abs(taken):.2f}"
-                parts = f"{row.plain_score:.2f} = taste {row.adjusted_score:.2f}".replace("-", "−")
-                assert why.endswith(f"{parts} {popularity}")
+                parts = (
+                    f"score {row.plain_score:.2f} → {row.adjusted_score:.2f}, removed: {row.popular_part:+.2f} through "
+                )
+                parts += f"items, {row.conformity_part:+.2f} through users"
+                assert why == f"popularity {model.train.item_counts[row.item]:,} · {parts.replace('-', '−')}"
             for row, moved in zip(rows, lines.locator(".moved").all_inner_texts(), strict=True):
                 arrow = "▲" if row.adjusted_rank < row.plain_rank else "▼"
                 words = f"to {row.adjusted_rank}" if name == "plain" else f"from {row.plain_rank}"
@@ -151,6 +155,14 @@ def test_an_unknown_user_gets_a_sentence(browser: Any, served: tuple[Server, Ser
         page.fill("#person", "nobody")
         page.press("#person", "Enter")
         page.locator("#person-note", has_text="user 'nobody' is not among the 300 users").wait_for()
+        # nobody else's lists stay behind, not even after a slider has moved
+        move(page, "item", 3)
+        assert page.locator("#plain-list li, #now-list li, #history li").count() == 0
+        assert not page.is_visible("#lists") and page.is_disabled("#save-lists") and "person" not in page.url
+        page.fill("#person", "u17")
+        page.press("#person", "Enter")
+        page.wait_for_selector("#now-list li")
+        assert page.is_visible("#lists")
 
 
 def test_the_url_keeps_sliders_and_user(browser: Any, served: tuple[Server, ServedModel]) -> None:
@@ -180,7 +192,10 @@ def test_gain_and_price_come_with_intervals_and_named_points(
         assert (page.inner_text("#item-shown"), page.inner_text("#user-shown")) == (f"{item:g}", f"{user:g}")
         found = cp.evaluate(model.recommender.with_strengths(item, user), split, "valid")
         lost = found.price["lost"]
-        tile = page.locator('.tile[data-metric="price"]').inner_text().replace("−", "-")
+        gain = page.locator('.side[data-metric="gain"]').inner_text()
+        assert f"{100 * (found.adjusted.recall / found.plain.recall - 1):+.1f} %" in gain
+        assert all(f"{100 * side.recall:.1f} %" in gain for side in (found.plain, found.adjusted))
+        tile = page.locator('.side[data-metric="price"]').inner_text().replace("−", "-")
         assert f"{100 * lost:.1f} %" in tile
         low, high = (float(end) for end in re.search(r"\((\S+) to (\S+)\)", tile).groups())
         assert low < 100 * lost < high
@@ -199,11 +214,24 @@ def test_everything_works_by_keyboard(browser: Any, served: tuple[Server, Served
         assert page.inner_text("#item-shown") == "0.3"
         reached = set()
         page.evaluate("document.activeElement.blur()")
-        for _ in range(16):
+        for _ in range(24):
             page.keyboard.press("Tab")
             reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-        assert {"item", "user", "plain", "tuned", "x", "y", "person", "history", "SUMMARY"} <= reached
-        assert "Recall" in page.locator("#curve svg").get_attribute("aria-label")
+        assert {
+            "item",
+            "user",
+            "plain",
+            "tuned",
+            "x",
+            "y",
+            "person",
+            "history",
+            "save-lists",
+            "audit",
+            "save-page",
+            "SUMMARY",
+        } <= reached
+        assert "Gain" in page.locator("#curve svg").get_attribute("aria-label")
 
 
 def test_a_click_on_the_curve_moves_the_sliders(browser: Any, served: tuple[Server, ServedModel]) -> None:
@@ -246,6 +274,71 @@ def test_it_is_readable_on_every_screen(
         assert found.violations_count == 0, found.generate_report()
         tops = page.locator(".lists > section").evaluate_all("s => s.map((e) => e.getBoundingClientRect().top)")
         assert (tops[0] == tops[1]) == (width == 1280)  # side by side if there is room
+
+
+def test_lists_and_page_can_be_saved(browser: Any, served: tuple[Server, ServedModel], tmp_path: Path) -> None:
+    server, model = served
+    with opened(browser, f"{server.url}/#item=0.8&user=0.5&person=u17") as page:
+        with page.expect_download() as waiting:
+            page.click("#save-lists")
+        waiting.value.save_as(tmp_path / "lists.csv")
+        table = pl.read_csv(tmp_path / "lists.csv")
+        at = find(model.vectors.user_ids, "u17")
+        assert at is not None
+        for name, rows in zip(("plain", "adjusted"), model.recommender.explain(at, 20, 0.8, 0.5), strict=True):
+            mine = table.filter(pl.col("list") == name)
+            assert mine["item"].to_list() == [model.vectors.item_ids[row.item] for row in rows]
+            assert mine["adjusted_score"].to_list() == pytest.approx([row.adjusted_score for row in rows])
+        with page.expect_download() as waiting:
+            page.click("#save-page")
+        waiting.value.save_as(tmp_path / "page.html")
+        verdict = page.inner_text("#verdict")
+    context = browser.new_context(offline=True)
+    saved = context.new_page()
+    saved.goto((tmp_path / "page.html").as_uri())
+    assert saved.inner_text("#verdict") == verdict and saved.locator("#now-list li").count() == 20
+    assert saved.locator("script, link, button").count() == 0
+    context.close()
+
+
+def test_it_links_to_the_audit_at_these_strengths(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    server, model = served
+    with opened(browser, f"{server.url}/#item=0.8&user=0.5") as page:
+        address = page.locator("#audit").get_attribute("href")
+        assert address == "audit.html?item_strength=0.8&user_strength=0.5"
+    status, text, headers = server.ask(f"/{address}")
+    found = cp.audit_model(model.recommender.with_strengths(0.8, 0.5), model.train, 20)
+    assert status == 200 and headers["content-type"].startswith("text/html")
+    assert found.verdict.headline.encode() in text and b"<script>" in text
+    assert server.ask("/audit.html?k=1000")[0] == 422
+
+
+def test_the_history_is_dated(browser: Any, tmp_path: Path) -> None:
+    """A log with dates: the latest item first, with its day."""
+    log = cp.make_world(USERS, ITEMS, seed=5).log
+    start = 1_700_000_000
+    dated = replace(log, time=np.floor(start + 1e7 * log.time))
+    split = cp.split_uniform(dated, test=2, valid=2, seed=0)
+    cp.save_run(cp.train(split, method="plain", dim=4, epochs=1, seed=0), tmp_path / "run", split)
+    with serving(tmp_path / "run") as (server, model):
+        told = server.get("/history?user=17")
+        mine = model.seen.user_ix == 17
+        times = np.sort(model.seen.time[mine])[::-1]
+        assert told["order"] == "latest" and len(told["items"]) == mine.sum()
+        days = [datetime.fromtimestamp(time, UTC).isoformat() for time in times]
+        assert [row["time"] for row in told["items"]] == days
+        with opened(browser, f"{server.url}/#person=17") as page:
+            assert page.locator("#history li span:last-child").all_inner_texts() == [day[:10] for day in days]
+
+
+def test_it_prints_without_controls(browser: Any, served: tuple[Server, ServedModel]) -> None:
+    with opened(browser, served[0].url) as page:
+        page.emulate_media(media="print")
+        assert page.locator(".dial").evaluate("(dial) => getComputedStyle(dial).position") == "static"
+        assert not page.is_visible("#item") and not page.is_visible("#save-page") and page.is_visible("#now-list")
+        exact = page.locator(".bar").first.evaluate("(bar) => getComputedStyle(bar).printColorAdjust")
+        assert exact == "exact"
+        assert page.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_the_page_asks_for_the_token(browser: Any, folder: Path) -> None:

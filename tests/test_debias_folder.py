@@ -165,8 +165,8 @@ def test_evaluate_without_a_holdout_says_what_to_pass_and_takes_it(folder: Path,
         refused = call(*command)
         assert refused.exit_code == 1
         assert refused.stderr.strip() == (
-            "Error: there are no test pairs to measure on, because debias was given no later log; pass one as holdout "
-            "(--holdout FILE)"
+            "Error: there are no test pairs to measure on, because debias was given no later log; pass one as "
+            "--holdout FILE"
         )
     told = call_json("evaluate", folder / "ALONE", "--holdout", folder / "later.parquet")
     alone = cp.load(folder / "ALONE")

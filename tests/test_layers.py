@@ -16,6 +16,8 @@ LAYERS = [
     "errors",
     "numbers",
     "encoding",
+    "presentation",
+    "progress",
     "outputs",
     "locks",
     "kernels",

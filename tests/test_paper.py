@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -587,3 +587,19 @@ def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path
     assert "all that is known on these splits" in (tmp_path / "index.html").read_text()
     again = call("frontier", "--backbone", "mf", *words)
     assert json.loads(again.stdout)["new_runs"] == 0
+
+
+def test_seconds_of_a_result_leave_out_those_made_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, now = Cache(tmp_path), [0.0]
+    monkeypatch.setattr(cache.time, "perf_counter", lambda: now[0])
+
+    def make(name: str, seconds: float, inner: Callable[[], Any] = dict) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            now[0] += seconds
+            inner()
+            return {}
+
+        return kept.get({"what": name, "settings": {"device": "cpu", "threads": 1}}, work)
+
+    make("outer", 2.0, lambda: make("inner", 5.0))
+    assert sorted(one["seconds"] for one in kept.used.values()) == [2.0, 5.0]

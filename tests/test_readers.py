@@ -353,7 +353,7 @@ def test_every_answer_about_text_is_checked(tmp_path: Path) -> None:
         read_interactions(write(tmp_path, "tabs.txt", ALIKE.replace(" ", "\t")))
     unnamed = write(tmp_path, "unnamed.txt", "userID artistID weight\n2 51 13883\n2 52 11690\n3 51 12\n")
     with pytest.raises(
-        InputError, match=r"pass user= and item= \(--user, --item\) if the first line names the columns"
+        InputError, match=r"pass user= \(--user\) and item= \(--item\) if the first line names the columns"
     ):
         read_interactions(unnamed)
     assert len(read_interactions(unnamed, user="userID", item="artistID")) == 3
@@ -822,7 +822,7 @@ def test_office_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: p
     assert "pip install 'counterpop[xlsx]'" in refusal(tmp_path / "broken.xlsx")
     OFFICE.head(2).write_parquet(tmp_path / "a.parquet")
     OFFICE.select("user").write_parquet(tmp_path / "b.parquet")
-    assert "could not be read as parquet" in refusal(str(tmp_path / "?.parquet"))
+    assert "b.parquet has no column 'item' where a.parquet has String" in refusal(str(tmp_path / "?.parquet"))
 
 
 def test_the_lists_that_recommend_writes_are_read_again(tmp_path: Path) -> None:

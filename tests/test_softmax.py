@@ -360,7 +360,7 @@ def test_a_loss_may_add_what_needs_the_encoder(log: Interactions) -> None:
         ({"loss": "softmax", "temperature": 0.0}, "temperature must be a finite number above 0, got 0.0"),
         ({"loss": "softmax", "logq": float("nan")}, "logq must be a finite number, got nan"),
         ({"loss": "softmax", "shared_negatives": 99, "batch": 64}, r"from 0 to batch \(64\), got 99"),
-        ({"loss": "softmax", "negatives": 2}, "set batch or shared_negatives, not negatives"),
+        ({"loss": "softmax", "negatives": 2}, "set batch= or shared_negatives=, not negatives="),
         ({"loss": "softmax", "negative_power": 0.5}, "negative_power has no effect on softmax with the batch's own"),
     ],
 )

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from counterpop.ranking import rank
     from counterpop.readers import read_interactions, read_labels, read_names, read_recommendations
     from counterpop.recommender import Recommender
+    from counterpop.reporting import report
     from counterpop.runs import Dials, Model, Run
     from counterpop.splits import (
         Development,
@@ -106,6 +107,7 @@ _HOMES = {
     "training.ensembles": "combine",
     "training.methods": "METHODS",
     "tuning": "Grid Tuned choose_strengths search_strengths tune",
+    "reporting": "report",
     "worlds": "World make_world",
 }
 _MODULES = ("adapters", "reporting", "sql")  # used by their own names: cp.sql.write_audit
@@ -179,6 +181,7 @@ __all__ = [
     "read_labels",
     "read_names",
     "read_recommendations",
+    "report",
     "reporting",
     "save_adjustment",
     "save_run",

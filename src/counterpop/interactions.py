@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError, UnknownIdError
+from counterpop.presentation import Pictured
 
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 Ids = NDArray[Any]  # int64, or str objects; sorted, each once
 RowIds = Sequence[Any] | Ids | None  # ids of the rows of a matrix, as a caller passes them
 
+BLOCK = 1 << 26  # rows looked at together, where all at once would need several times the memory of the log
 HEAD_SHARE = 0.8  # the paper's rule: popular items hold the first 80 % of the interactions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Interactions:
+class Interactions(Pictured):
     """A log as positions: each (user, item) pair once, rows sorted by user and then by item.
 
     `user_ids[user_ix[n]]` and `item_ids[item_ix[n]]` are the outside ids of row n. Parts of a split share their ids, so
@@ -48,8 +50,7 @@ class Interactions:
                 raise InputError(f"{name}_ix must hold, for each row, a position among the {len(ids)} {name} ids")
         if self.weight is not None and not (np.isfinite(self.weight) & (self.weight > 0)).all():
             raise InputError("the weight of a row must be a finite number above 0; leave out rows that do not count")
-        keys = pair_keys(self)
-        if not (keys[1:] > keys[:-1]).all():
+        if not all(_in_order(self, start) for start in range(0, len(self), BLOCK)):
             raise InputError("rows must be sorted by user and then by item, each pair once; read_interactions does it")
 
     def __repr__(self) -> str:
@@ -69,12 +70,12 @@ class Interactions:
     @cached_property
     def user_counts(self) -> NDArray[np.int64]:
         """(U,) rows of every user."""
-        return np.bincount(self.user_ix, minlength=self.n_users)
+        return count(self.user_ix, self.n_users)
 
     @cached_property
     def item_counts(self) -> NDArray[np.int64]:
         """(I,) rows of every item: what "popularity" means everywhere in this package."""
-        return np.bincount(self.item_ix, minlength=self.n_items)
+        return count(self.item_ix, self.n_items)
 
     @cached_property
     def user_starts(self) -> NDArray[np.int64]:
@@ -100,6 +101,22 @@ class Interactions:
     def item_positions(self, ids: Sequence[Any] | Ids) -> IntArray:
         """Positions of outside item ids; an unknown id raises `UnknownIdError`."""
         return positions(self.item_ids, ids, "item")
+
+
+def count(ix: IntArray, n: int, rows: BoolArray | None = None) -> NDArray[np.int64]:
+    """(n,) how often each position occurs, in blocks, because NumPy counts a copy of twice the size."""
+    total = np.zeros(n, dtype=np.int64)
+    for start in range(0, len(ix), BLOCK):
+        block = ix[start : start + BLOCK]
+        total += np.bincount(block if rows is None else block[rows[start : start + BLOCK]], minlength=n)
+    return total
+
+
+def _in_order(log: Interactions, start: int) -> bool:
+    """Whether the rows of a block and the first one after it rise."""
+    stop = start + BLOCK + 1
+    keys = log.user_ix[start:stop].astype(np.int64) * log.n_items + log.item_ix[start:stop]
+    return bool((keys[1:] > keys[:-1]).all())
 
 
 def join(*parts: Interactions) -> Interactions:

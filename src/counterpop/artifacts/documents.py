@@ -141,11 +141,17 @@ def period_of(log: Interactions) -> dict[str, str | float | None]:
     if log.time is None or not len(log.time):
         return {"from": None, "to": None}
     first, last = float(np.min(log.time)), float(np.max(log.time))
+    return {"from": as_date(first, last) or first, "to": as_date(last, last) or last}
+
+
+def as_date(time: float, last: float) -> str | None:
+    """A time of a log that ends at `last` as a date; None if its numbers are no seconds or milliseconds since 1970.
+
+    >>> as_date(86400.0, 1.7e9), as_date(0.5, 1.0)
+    ('1970-01-02T00:00:00+00:00', None)
+    """
     scale = 1.0 if 1e8 <= last < 1e11 else 1e-3 if 1e11 <= last < 1e14 else 0.0
-    if not scale:
-        return {"from": first, "to": last}
-    start, end = (datetime.fromtimestamp(t * scale, UTC).isoformat(timespec="seconds") for t in (first, last))
-    return {"from": start, "to": end}
+    return datetime.fromtimestamp(time * scale, UTC).isoformat(timespec="seconds") if scale else None
 
 
 def read_document(path: str | Path) -> dict[str, Any]:

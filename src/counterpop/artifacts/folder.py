@@ -3,7 +3,7 @@
 A folder has a `manifest.json` with its kind, format, versions, and checksums of every file and of itself. It is written
 under a temporary name and moved into place at the end, so a crash leaves the old folder intact. A reader takes only
 bytes whose checksum is in the manifest it has read, so it gets one version even while another is written. Files are
-safetensors, JSON and parquet, never pickle.
+safetensors, JSON, parquet and npy, never pickle.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from counterpop.outputs import flush, temporary
 FORMAT = 3  # since 2 a model has its dials in its file, since 3 a manifest has its own checksum; 1 and 2 are still read
 MANIFEST = "manifest.json"
 TEST = "test.parquet"  # opened only by `load_split`
+NPY_HEADER = 4096  # bytes: more than the header of an npy file of numbers has
 ATTEMPTS = 20  # at reading a folder that is replaced at the same time
 _REQUIRED = {"split": ["split"], "run": ["settings", "tuning"], "adjustment": ["tuning"]}
 _RENAME_EXCHANGE = 2  # flag of Linux's renameat2: swap two folders in one step
@@ -198,6 +199,16 @@ class Contents:
         if _checksum(data) != self.manifest["files"][name]:
             raise ArtifactError(f"{self.folder} is damaged: {name} was changed after writing; create the folder again")
         return data
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The flat array of a listed npy file, mapped into memory once its checksum is right."""
+        data = self._checked(name, _map)
+        head = io.BytesIO(data[:NPY_HEADER])
+        np.lib.format.read_magic(head)
+        (length,), _, kind = np.lib.format.read_array_header_1_0(head)
+        array = np.frombuffer(data, kind, length, head.tell())
+        array.flags.writeable = False
+        return array
 
     def tensors(self, name: str) -> dict[str, NDArray[Any]]:
         return _arrays(self._checked(name, _map)) if self.mapped else dict(load(self.read(name)))

@@ -46,7 +46,7 @@ from counterpop.training.methods import METHODS
 from counterpop.tuning import Grid
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SavedRun(Saved):
     """The content of a run folder, except its test part."""
 

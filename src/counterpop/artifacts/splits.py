@@ -1,4 +1,4 @@
-"""Split folders: ids, one parquet file for each part, the manifest."""
+"""Split folders: ids, one parquet file for each part (arrays for a very large train part), the manifest."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from counterpop.interactions import Ids, Interactions
 from counterpop.splits import Development, Split, SplitManifest
 
 _PARTS = ("train", "valid", "ordinary", "test")
+COLUMNS = ("user_ix", "item_ix", "time", "weight", "intervened")
+MANY_PAIRS = 1 << 26  # above, train is written as arrays, which are mapped into memory instead of read
 
 
 def save_split(split: Split, path: str | Path) -> None:
@@ -31,7 +33,11 @@ def save_split(split: Split, path: str | Path) -> None:
             columns |= {c: value for c in ("time", "weight") if (value := getattr(part, c)) is not None}
             if name == "train" and split.development.intervened is not None:
                 columns["intervened"] = split.development.intervened
-            pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
+            if name == "train" and len(part) > MANY_PAIRS:
+                for column, values in columns.items():
+                    np.save(folder / f"{name}.{column}.npy", values)
+            else:
+                pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
 
 
 def load_development(path: str | Path) -> Development:
@@ -82,10 +88,14 @@ def _read_part(
     contents: Contents, name: str, users: Ids, items: Ids
 ) -> tuple[Interactions | None, NDArray[np.bool_] | None]:
     """One part and, if it has one, the column that marks intervened rows."""
-    if f"{name}.parquet" not in contents:
+    files = [file for file in (f"{name}.{column}.npy" for column in COLUMNS) if file in contents]
+    if f"{name}.parquet" in contents:
+        table = contents.table(f"{name}.parquet")
+        columns = {column: table[column].to_numpy() for column in table.columns}
+    elif files:
+        columns = {file.split(".")[1]: contents.array(file) for file in files}
+    else:
         return None, None
-    table = contents.table(f"{name}.parquet")
-    columns = {column: table[column].to_numpy() for column in table.columns}
     log = Interactions(
         columns["user_ix"], columns["item_ix"], users, items, columns.get("time"), weight=columns.get("weight")
     )

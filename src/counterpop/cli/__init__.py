@@ -9,11 +9,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import click
 
+from counterpop.cli.parsing import LazyGroup
+from counterpop.cli.wording import current_options, in_options
 from counterpop.encoding import to_json
 from counterpop.errors import CounterpopError, CounterpopWarning
 
@@ -34,24 +35,11 @@ COMMANDS = {
 }
 
 
-class _LazyGroup(click.Group):
-    """Imports a command only to run it or to print its help."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"counterpop.cli.{cmd_name.replace('-', '_')}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+class _Commands(LazyGroup):
+    known = COMMANDS
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="counterpop")
 def main() -> None:
     """Find how much of a recommender is popularity rather than taste, and take it out.
@@ -127,7 +115,7 @@ def _show_note(message: Warning | str, category: type[Warning], *where: Any, **m
     from counterpop.cli.progress import console
 
     if issubclass(category, CounterpopWarning):
-        console.print(f"Note: {message}")
+        console.print(f"Note: {in_options(str(message), current_options())}")
 
 
 def _sentence(error: BaseException) -> str:
@@ -135,4 +123,4 @@ def _sentence(error: BaseException) -> str:
         return "out of memory; lower --dim, or use a smaller log"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    return in_options(str(error), current_options())

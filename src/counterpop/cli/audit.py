@@ -20,10 +20,11 @@ from counterpop.artifacts import (
     read_statements,
     together,
 )
-from counterpop.auditing import Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
+from counterpop.auditing import DEFINITIONS, Outcome, Rule, read_rule, to_junit, weigh_popularity, write_tables
 from counterpop.cli import shell
 from counterpop.cli.options import (
     LOG_OPTIONS,
+    explain_option,
     log_options,
     names_options,
     pop_columns,
@@ -38,6 +39,7 @@ from counterpop.jobs import audit_lists, audit_vectors
 from counterpop.outputs import check_writable
 from counterpop.readers import LabelSources, read_interactions
 from counterpop.reporting import audit_table, changes_table, write_audit, write_page
+from counterpop.reporting.terminal import short_audit_table
 
 K = 20  # default length of a model's lists
 BROKEN = 3  # exit code if a rule is broken
@@ -131,6 +133,7 @@ docs/audit.md explains every part.
     help="Print the JSON schema of an audit and exit.",
 )
 @users_option()
+@explain_option()
 @seed_option(help="Seed of a sample of users, and of the pairs on which the order of vectors is checked.")
 @shell
 def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any]:
@@ -160,7 +163,7 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
     outcomes = [Outcome(**outcome) for outcome in document.get("rules", [])]
     written = _write(subject, document, outcomes, options)
     if not quiet:
-        _print(subject, document, written)
+        _print(subject, document, written, options["explain"])
     for outcome in outcomes:
         if outcome.broken:
             console.print(f"Broken: fail if {outcome.rule} ({outcome.lists}): {outcome.sentence}.")
@@ -221,10 +224,14 @@ def _write(
     return paths
 
 
-def _print(subject: Subject, document: dict[str, Any], written: dict[str, Any]) -> None:
+def _print(subject: Subject, document: dict[str, Any], written: dict[str, Any], explain: bool) -> None:
     for name, one in subject.audits.items():
-        output.print(f"{name}: {one.verdict.text}", *one.sentences, "", sep="\n", soft_wrap=False)
-    output.print(audit_table(subject.audits), soft_wrap=False)
+        told = one.verdict.text if explain else f"{one.verdict.headline}. Grade: {one.verdict.grade}."
+        output.print(f"{name}: {told}", *one.sentences, "", sep="\n", soft_wrap=False)
+    table = audit_table if explain else short_audit_table
+    output.print(table(subject.audits), soft_wrap=False)
+    if not explain:
+        output.print(f"All {len(DEFINITIONS)} measures, with what they mean: --explain, or --html FILE.")
     if "changes" in document:
         output.print(changes_table(document["changes"], f"Since {document['against']['date']}"), soft_wrap=False)
     for name, rows in document.get("between", {}).items():

@@ -12,6 +12,7 @@ from counterpop.adapters.sources import Sources
 from counterpop.cli import shell
 from counterpop.cli.options import (
     direction_options,
+    explain_option,
     floor_option,
     force_option,
     k_option,
@@ -31,6 +32,7 @@ from counterpop.drift import Drift
 from counterpop.errors import InputError
 from counterpop.jobs import check_files, debias_files
 from counterpop.reporting.tables import format_figure, format_interval, format_p, points_table
+from counterpop.reporting.terminal import OF_POINTS, meanings
 
 
 @click.command(
@@ -70,11 +72,12 @@ Does it still fit?
     help="Check whether an adjustment still fits --interactions and the vectors it was made from.",
 )
 @users_option(help="How many users to tune on, and to test on: all, or a number. [default: all, up to a limit]")
+@explain_option()
 @seed_option(help="Seed of all random draws.")
 @click.option("--out", type=click.Path(), help="Folder for the adjustment and its report.")
 @force_option()
 @shell
-def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> dict[str, Any]:
+def command(check: str | None, out: str | None, explain: bool, quiet: bool, **options: Any) -> dict[str, Any]:
     """Debias vectors trained by any other model.
 
     Writes two directions and two strengths, the whole trade-off and a report. Send `query(u)` to the index you
@@ -98,7 +101,7 @@ def command(check: str | None, out: str | None, quiet: bool, **options: Any) -> 
         with working("reading") as report:
             found = debias_files(sources, out=out, report=report, columns=columns, about=about, **options)
         if not quiet:
-            _print_debiasing(found, out)
+            _print_debiasing(found, out, explain)
         return {"out": out, **found.to_json()}
     if any(options[name] for name in ("holdout", "names", "write_vectors", "copy_vectors", "force")):
         raise click.UsageError("--check takes the new log as --interactions, and writes nothing")
@@ -123,13 +126,18 @@ def _line(effect: Effect, metric: str) -> str:
     return f"{metric} {before} -> {after}{p}"
 
 
-def _print_debiasing(found: Debiasing, out: str) -> None:
-    for name, effect in (("Uniform", found.uniform), ("Ordinary", found.ordinary)):
-        output.print(f"{name} held-out pairs, {len(effect.plain.users):,} users: {_line(effect, found.target)}")
-    output.print(f"{found.headline}.", *found.sentences, sep="\n")
-    output.print(points_table(found.points))
+def _print_debiasing(found: Debiasing, out: str, explain: bool) -> None:
+    """The verdict, its reason and the points; with `explain` how it was judged, all figures and what words mean."""
+    reason, *more = found.sentences
+    more = more if explain else [text for text in more if text.startswith("Warning")]
+    output.print(f"{found.headline}.", reason, *more, "", points_table(found.points), "", sep="\n")
+    if explain:
+        for name, effect in (("Even", found.uniform), ("Ordinary", found.ordinary)):
+            output.print(f"{name} held-out pairs, {len(effect.plain.users):,} users: {_line(effect, found.target)}")
     if found.segments is not None and found.by_segment is not None:
         output.print(f"Strengths by {found.segments.by} do better still: {_line(found.by_segment, found.target)}")
+    if explain:
+        output.print("", meanings(OF_POINTS), "", sep="\n")
     output.print(f"Wrote {out} and {out}/report.html.")
 
 

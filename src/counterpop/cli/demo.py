@@ -12,7 +12,8 @@ from counterpop.cli import shell
 from counterpop.cli.options import force_option, seed_option
 from counterpop.cli.progress import output, training_progress
 from counterpop.demo import make_demo
-from counterpop.reporting import comparison_table, gain_and_price
+from counterpop.reporting.findings import headline
+from counterpop.reporting.terminal import short_table
 
 
 @click.command(epilog="Example: counterpop demo --out demo")
@@ -33,10 +34,12 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, force: boo
     with nullcontext() if quiet else training_progress() as show:
         reports = make_demo(out, users, items, epochs, seed, force=force, on_progress=show)
     if not quiet:
-        output.print(comparison_table(list(reports.values())))
         truth = reports["run"].truth or {}
         output.print(
-            *gain_and_price(reports["run"].evaluation),
+            headline(reports["run"].evaluation),
+            "",
+            short_table(list(reports.values())),
+            "",
             f"Of the items that users truly like most, the lists find {truth['plain']:.1%} before the adjustment "
             f"and {truth['adjusted']:.1%} after. Open {Path(out) / 'report.html'}.",
             sep="\n",

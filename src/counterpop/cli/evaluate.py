@@ -7,10 +7,22 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import holdout_options, k_option, pop_given_columns, seed_option, users_option
+from counterpop.cli.options import (
+    explain_option,
+    holdout_options,
+    k_option,
+    names_options,
+    pop_given_columns,
+    pop_labels,
+    seed_option,
+    users_option,
+)
 from counterpop.cli.progress import output, working
 from counterpop.evaluation import On, compare
-from counterpop.reporting import comparison_table, gain_and_price, summarise
+from counterpop.reporting import RunReport, comparison_table, gain_and_price, summarise
+from counterpop.reporting.catalogue import moved_items
+from counterpop.reporting.findings import headline
+from counterpop.reporting.terminal import OF_RUNS, meanings, short_table
 
 
 @click.command(epilog="Example: counterpop evaluate RUN --on test --k 20 --json")
@@ -21,7 +33,9 @@ from counterpop.reporting import comparison_table, gain_and_price, summarise
 @k_option()
 @click.option("--against", type=click.Path(), help="Another run of the same split: RUN minus it, with a paired test.")
 @holdout_options
+@names_options
 @users_option()
+@explain_option()
 @seed_option(help="Seed of the bootstrap, of a sample of users and of the even draw from --holdout.")
 @shell
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
@@ -42,9 +56,13 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     here: an even draw of its pairs is the test part, all of them are ordinary pairs, and users on whom strengths were
     tuned are left out.
 
+    --names adds the titles that gain and lose the most lists.
+
     --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
-    how = {"columns": pop_given_columns(options), "holdout": options["holdout"], "users": options["users"]}
+    about = pop_labels(options)
+    how: dict[str, Any] = {"columns": pop_given_columns(options), "about": about}
+    how |= {name: options[name] for name in ("holdout", "users")}
     reports = []
     for path in [run, *([against] if against else [])]:
         with working(f"measuring {path}"):
@@ -56,6 +74,38 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         difference = compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
         result["against"] = {"run": against, **evaluations[1].to_json(), "difference": difference}
     if not quiet:
-        output.print(comparison_table(reports, seed), *gain_and_price(evaluations[0]), sep="\n")
-        output.print(f"Validation part of {run}: {validation}.")
+        _print(reports, seed, options["explain"])
+    if about.names is not None:
+        moved = _moved(reports[0])
+        result |= moved
+        for way, rows in moved.items() if not quiet else ():
+            shown = ", ".join(f"{row['title'] or row['item']} ({row['before']} → {row['after']} lists)" for row in rows)
+            output.print(f"{way.capitalize()} most: {shown or 'nothing'}.")
     return result
+
+
+def _moved(report: RunReport) -> dict[str, list[dict[str, Any]]]:
+    """The items that gain and lose the most lists, with their titles."""
+    found, catalogue = report.evaluation, report.catalogue
+    if catalogue is None or catalogue.labels is None:
+        return {}
+    ids, names = catalogue.item_ids.tolist(), catalogue.labels.names
+    return {
+        way: [
+            {"item": ids[one.item], "title": names[one.item], "before": one.before, "after": one.after} for one in rows
+        ]
+        for way, rows in zip(
+            ("gained", "lost"), moved_items(found.plain.exposure, found.adjusted.exposure), strict=True
+        )
+    }
+
+
+def _print(reports: list[RunReport], seed: int, explain: bool) -> None:
+    """The verdict and a short table; with `explain`, every figure with its interval, and what the words mean."""
+    first = reports[0].evaluation
+    output.print(headline(first), "", short_table(reports, seed), sep="\n")
+    if first.sample and not explain:
+        output.print(first.sample.sentence)
+    if explain:
+        output.print("", *gain_and_price(first), "", comparison_table(reports, seed), "", meanings(OF_RUNS), sep="\n")
+        output.print(f"Validation part of {reports[0].name}: {reports[0].settings['validation']}.")

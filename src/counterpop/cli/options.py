@@ -68,6 +68,9 @@ floor_option = partial(
     help="Keep at least this share of the plain model's metric on the ordinary validation part.",
 )
 force_option = partial(click.option, "--force", is_flag=True, help="Replace the folder if it exists.")
+explain_option = partial(
+    click.option, "--explain", is_flag=True, help="Also print every figure with its interval, and what the words mean."
+)
 point_option = partial(
     _option,
     "--point",

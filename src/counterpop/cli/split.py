@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -10,7 +11,8 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import force_option, log_options, pop_columns
-from counterpop.cli.progress import output, working
+from counterpop.cli.progress import fraction, output, working
+from counterpop.outputs import temporary
 from counterpop.readers import read_interactions
 from counterpop.splits import PROTOCOLS, Carve, Split, split_from_logs
 
@@ -89,9 +91,10 @@ def command(data: str | None, train: str | None, out: str, force: bool, quiet: b
     columns = pop_columns(options) | {"time": options["time"]}
     if (data is None) == (train is None) or (data is None) == (options["protocol"] is not None):
         raise click.UsageError("give DATA and --protocol, or one file each as --train and --test")
-    with artifacts.claimed(out, "split", force):
-        split, n_rows = _split_log(data, columns, options) if data else _split_files(train, columns, options)
-        artifacts.save_split(split, out)
+    with artifacts.claimed(out, "split", force), temporary(Path(out).resolve(), folder=True) as scratch:
+        split, n_rows = _split_log(data, columns, options, scratch) if data else _split_files(train, columns, options)
+        with working("writing"):
+            artifacts.save_split(split, out)
     counts = split.manifest.counts
     pairs = sum(counts.values()) - counts["intervened"]  # which train includes
     sizes = {"users": split.train.n_users, "items": split.train.n_items, "pairs": pairs, "merged": n_rows - pairs}
@@ -106,8 +109,8 @@ def command(data: str | None, train: str | None, out: str, force: bool, quiet: b
     return asdict(split.manifest) | sizes | {"validation": split.manifest.drawn, "out": out}
 
 
-def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any]) -> tuple[Split, int]:
-    """The split of one file, and the number of rows read."""
+def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any], scratch: Path) -> tuple[Split, int]:
+    """The split of one file, and the number of rows read; the rows of a very large one are in the folder `scratch`."""
     protocol = options["protocol"]
     settings = {name: Amount()(options[name]) for name in ("test", "valid") if options[name] is not None}
     if protocol == "as-given" and settings:
@@ -116,8 +119,9 @@ def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any]) -> t
         raise click.UsageError("--drop-repeated works only together with --train")
     names = ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))
     settings |= {name: options[name] for name in names if options[name] is not None}
-    with working(f"reading {data}"):
-        log = read_interactions(data, split=protocol == "as-given" and options["split_column"], **columns)
+    with fraction(f"reading {data}") as show:
+        own = protocol == "as-given" and options["split_column"]
+        log = read_interactions(data, split=own, scratch=scratch, report=show, **columns)
     with working("splitting"):
         return PROTOCOLS[protocol](log, **settings), len(log) + log.merged
 

@@ -252,7 +252,7 @@ def _train(
         more |= {"should_stop": lambda: bool(caught)}
         try:
             with nullcontext(None) if quiet else training_progress() as show:
-                run = make(known, on_progress=show, **more, **settings)
+                run = make(known, on_progress=show, progress=False, **more, **settings)
         except Interrupted as interrupted:
             if interrupted.run is None:
                 leave(caught, f"{interrupted}; there is no model yet")

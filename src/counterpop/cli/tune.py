@@ -10,6 +10,7 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import (
     direction_or_auto_options,
+    explain_option,
     floor_option,
     k_option,
     point_option,
@@ -20,6 +21,7 @@ from counterpop.cli.options import (
 )
 from counterpop.cli.progress import output, working
 from counterpop.reporting.tables import points_table
+from counterpop.reporting.terminal import OF_POINTS, meanings
 from counterpop.tuning import tune
 
 
@@ -38,9 +40,10 @@ from counterpop.tuning import tune
 )
 @click.option("--one-dial", is_flag=True, help="Search the item strength alone, in steps of .05.")
 @users_option()
+@explain_option()
 @seed_option(help="Deals the users into folds, and draws a sample of them.")
 @shell
-def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
+def command(run: str, explain: bool, quiet: bool, **options: Any) -> dict[str, Any]:
     """Choose item and user strength on the validation part and write them into the run folder.
 
     All 169 pairs of strengths from 0 to 2, finer near 0, are measured in one pass. Strengths other than 0 are taken
@@ -69,8 +72,7 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
         if not tuned.points:
             output.print(f"{saved.run.settings['method']} has no strengths to tune, so they are 0.")
         else:
-            output.print(tuned.sentence)
-            output.print(points_table(tuned.points))
+            output.print(tuned.sentence, "", points_table(tuned.points), "", sep="\n")
         if tuned.sample:
             output.print(tuned.sample.sentence)
         for warning in tuned.warnings:
@@ -79,4 +81,6 @@ def command(run: str, quiet: bool, **options: Any) -> dict[str, Any]:
             f"Validation {target} {plain[target]:.4f} plain, {adjusted[target]:.4f} at the chosen strengths; "
             f"validation part: {tuned.drawn}. Wrote {run}."
         )
+        if explain:
+            output.print("", meanings(OF_POINTS), sep="\n")
     return {"run": run, "users": grid.users, "plain": plain, "adjusted": adjusted, **chosen}

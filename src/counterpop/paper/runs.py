@@ -18,7 +18,7 @@ from counterpop.paper.cache import Cache, Record, digest, machine
 from counterpop.paper.datasets import checksum, draw_intervened, everybody, find_datasets, load_dataset, thin
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
 from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
-from counterpop.paper.published import METRICS
+from counterpop.paper.published import DATASETS, METRICS
 from counterpop.paper.uncertainty import pack, resample
 
 K = 20
@@ -100,8 +100,8 @@ class Bench:
         datasets: Sequence[str] = (),
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        self.plan, self.cache, self.paths, self.tools = plan, Cache(runs), find_datasets(data), tools or Tools()
-        self._left_out = {name for name in self.paths if datasets and name not in datasets}
+        self.plan, self.cache, self.tools = plan, Cache(runs), tools or Tools()
+        self.paths = {name: path for name, path in find_datasets(data).items() if name in (datasets or DATASETS)}
         self._watch, self._should_stop = watch, should_stop
         self._splits, self._checksums, self._fitted = dict[str, cp.Split](), dict[str, str](), dict[str, Fitted]()
 
@@ -117,10 +117,8 @@ class Bench:
         return self.tools.load(self._path(name)) if self.plan.quick else self.split(name)
 
     def _path(self, name: str) -> Path:
-        if name in self._left_out:
-            raise cp.InputError(f"{name} was left out by --dataset")
         if name not in self.paths:
-            raise cp.InputError(f"no data set {name} in the data folder")
+            raise cp.InputError(f"no data set {name} in the data folder, or left out by --dataset")
         return self.paths[name]
 
     def choose(self, name: str, backbone: str, method: str, among: Candidates = (), **more: Any) -> Choice:
@@ -310,7 +308,7 @@ class Bench:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
             point = self.cache.folder / f"{digest([name, resolve(settings), refit])}.checkpoint"
             more: dict[str, Any] = {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
-            run = cp.train(known, refit=refit, on_progress=show, **more, **dict(settings) | fixed)
+            run = cp.train(known, refit=refit, on_progress=show, progress=False, **more, **dict(settings) | fixed)
         point.unlink(missing_ok=True)
         return run
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,33 +25,35 @@ COMPRESSED = (".gz", ".zst")  # text files may end in these as well
 PARTS = {"train": 0, "intervened": 1, "valid": 2, "validation": 2, "test": 3, "0": 0, "1": 1, "2": 2, "3": 3}
 
 
-def read_columns(
-    source: Any, asked: Roles, *, header: Header = None, min_rating: float | None = None
-) -> tuple[Table, dict[str, pl.Series]]:
-    """The open source and its columns by role, without the rows rated below `min_rating`; ratings are not returned."""
-    table = _open(source, asked, header)
+def read_columns(table: Table, asked: Roles, *, min_rating: float | None = None) -> dict[str, pl.Series]:
+    """The columns of an open source by role, without the rows rated below `min_rating`; ratings are not returned."""
     chosen = table.choose(asked)
     rows = table.take(chosen)
     if not rows.height:
         raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
-    columns = {role: _CLEANERS.get(role, _text)(rows[role], name, table.label) for role, name in chosen.items()}
-    if note := table.note or ("" if min_rating is not None else _ignored_ratings(table, asked)):
-        warnings.warn(CounterpopWarning(note), stacklevel=3)
+    columns = {role: clean(role, rows[role], name, table.label) for role, name in chosen.items()}
+    warn_of_source(table, asked, min_rating)
     ratings = columns.pop("rating", None)
     if ratings is None or min_rating is None:
-        return table, columns
+        return columns
     kept = ratings >= min_rating
     if not kept.any():
         raise InputError(
             f"no row of {table.label} has a {chosen['rating']!r} of {min_rating} or more (the highest is "
             f"{ratings.to_numpy().max()}); lower min_rating"
         )
-    return table, {role: column.filter(kept) for role, column in columns.items()}
+    return {role: column.filter(kept) for role, column in columns.items()}
+
+
+def warn_of_source(table: Table, asked: Roles, min_rating: float | None) -> None:
+    """Warns of how a source was read, if another reading was possible."""
+    if note := table.note or ("" if min_rating is not None else _ignored_ratings(table, asked)):
+        warnings.warn(CounterpopWarning(note), stacklevel=4)
 
 
 def column_names(source: Any) -> list[str]:
     """The names of a source's columns."""
-    return _open(source, {}, None).names
+    return open_source(source, {}, None).names
 
 
 def each_column(source: Any, asked: Roles) -> Iterator[tuple[str, Any, pl.Series]]:
@@ -58,14 +61,14 @@ def each_column(source: Any, asked: Roles) -> Iterator[tuple[str, Any, pl.Series
 
     From parquet, columns are read one at a time, so that a caller who lets go of each needs memory for one.
     """
-    table = _open(source, asked, None)
+    table = open_source(source, asked, None)
     chosen = table.choose(asked)
     whole = None if table.columnar else table.take(chosen)
     for role, name in chosen.items():
         column = (table.take({role: name}) if whole is None else whole)[role]
         if not len(column):
             raise InputError(f"a source must hold rows, but {table.label} holds none; check that it is the right one")
-        yield table.label, role, _CLEANERS.get(role, _text)(column, name, table.label)
+        yield table.label, role, clean(role, column, name, table.label)
     if table.note:
         warnings.warn(CounterpopWarning(table.note), stacklevel=3)
 
@@ -81,7 +84,8 @@ def _ignored_ratings(table: Table, asked: Roles) -> str:
     )
 
 
-def _open(source: Any, asked: Roles, header: Header) -> Table:
+def open_source(source: Any, asked: Roles, header: Header) -> Table:
+    """The source, ready to be read."""
     if isinstance(source, str | Path):
         return _open_file(Path(source), asked, header)
     if isinstance(source, pl.DataFrame | pl.LazyFrame):
@@ -112,14 +116,15 @@ def _open_file(path: Path, asked: Roles, header: Header) -> Table:
         )
     if header == "lists" and kind != "txt":
         raise InputError(
-            f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists'"
+            f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists' (--lists)"
         )
     if kind == "npz":
         return open_npz(path)
     if kind == "txt":
         return open_lines(path, asked, header)
     if kind == "parquet":
-        return open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet", columnar=True)
+        table = open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet", columnar=True)
+        return table._replace(files=(path,))
     if kind in ("jsonl", "ndjson"):
         return open_frame(str(path), pl.scan_ndjson(path, infer_schema_length=None), "JSON lines")
     if kind == "xlsx":
@@ -144,7 +149,38 @@ def _open_files(path: Path) -> Table:
             raise InputError(f"{path} is missing; pass the path of a file, of a folder of parquet files, or a pattern")
         if any(file.suffix.lower() != ".parquet" for file in files):
             raise InputError(f"a pattern must name parquet files, but {path} names others; pass them one by one")
-    return open_frame(f"{path} ({len(files)} files)", pl.scan_parquet(files, glob=False), "parquet", columnar=True)
+    _check_same_columns(files)
+    table = open_frame(f"{path} ({len(files)} files)", pl.scan_parquet(files, glob=False), "parquet", columnar=True)
+    return table._replace(files=tuple(files), note=_missing_parts(files))
+
+
+def _check_same_columns(files: Sequence[Path]) -> None:
+    """Raises `InputError` for the first file that is no parquet, or whose columns are not those of the first."""
+    first: dict[str, pl.DataType] = {}
+    for file in files:
+        with readable(str(file), "parquet"):
+            columns = dict(pl.read_parquet_schema(file))
+        first = first or columns
+        for name in {**first, **columns}:
+            here, there = columns.get(name), first.get(name)
+            if here != there:
+                has, had = (f"{kind} in {name!r}" if kind else f"no column {name!r}" for kind in (here, there))
+                raise InputError(
+                    f"files that are read together must have the same columns, but {file} has {has} where "
+                    f"{files[0].name} has {had}; write it again"
+                )
+
+
+def _missing_parts(files: Sequence[Path]) -> str:
+    """A note if the numbers of files called part-00000 and so on have a gap."""
+    numbers = [int(found[1]) for file in files if (found := re.match(r"part-(\d+)", file.name))]
+    gaps = sorted({*range(min(numbers, default=0), max(numbers, default=0))} - {*numbers})
+    if not gaps or len(numbers) < len(files):
+        return ""
+    return (
+        f"{len(gaps)} of the parts {min(numbers)} to {max(numbers)} in {files[0].parent} are missing (first: part "
+        f"{gaps[0]}); if they were not empty, write them again"
+    )
 
 
 def _numbers(column: pl.Series, name: str, label: str) -> pl.Series:
@@ -189,6 +225,11 @@ def _parts(column: pl.Series, name: str, label: str) -> pl.Series:
 
 def _text(column: pl.Series, *_: str) -> pl.Series:
     return column.cast(pl.String)
+
+
+def clean(role: str, column: pl.Series, name: str, label: str) -> pl.Series:
+    """A column in the type of its role."""
+    return _CLEANERS.get(role, _text)(column, name, label)
 
 
 _CLEANERS = {

@@ -1,6 +1,10 @@
-"""Ids as they come from outside: cleaned to integers or strings, then numbered in rising order."""
+"""Ids as they come from outside: cleaned to integers or strings, numbered in rising order, and merged as pairs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -90,18 +94,103 @@ def _index_by_hash(column: pl.Series) -> tuple[pl.Series, IntArray]:
     return known, known.search_sorted(column).to_numpy().astype(np.int32)
 
 
+@dataclass(frozen=True, eq=False)
+class HashTable:
+    """Where a hash is among known ones: a table of the first bits, then a search for those that share a slot."""
+
+    known: NDArray[np.uint64]
+    slots: IntArray
+    order: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, known: NDArray[np.uint64]) -> HashTable:
+        bits = min(len(known).bit_length() + 4, 26)
+        slots = np.zeros(1 << bits, dtype=np.int32)
+        slots[known >> np.uint64(64 - bits)] = np.arange(len(known), dtype=np.int32)
+        return cls(known, slots, np.argsort(known))
+
+    def find(self, hashes: NDArray[np.uint64]) -> IntArray:
+        """The position of each hash, which must be known."""
+        shift = np.uint64(65 - len(self.slots).bit_length())
+        ix = np.empty(len(hashes), dtype=np.int32)
+        for start in range(0, len(hashes), BLOCK):
+            block = hashes[start : start + BLOCK]
+            at = self.slots[block >> shift]
+            wrong = np.flatnonzero(self.known[at] != block)
+            at[wrong] = self.order[np.searchsorted(self.known, block[wrong], sorter=self.order)]
+            ix[start : start + BLOCK] = at
+        return ix
+
+
 def find_hashes(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> IntArray:
-    """The position of each hash in `known`: by a table of the first bits, then a search for those that share a slot."""
-    bits = min(len(known).bit_length() + 4, 26)
-    shift = np.uint64(64 - bits)
-    slots = np.zeros(1 << bits, dtype=np.int32)
-    slots[known >> shift] = np.arange(len(known), dtype=np.int32)
-    ix = np.empty(len(hashes), dtype=np.int32)
-    order = np.argsort(known)
-    for start in range(0, len(hashes), BLOCK):
-        block = hashes[start : start + BLOCK]
-        at = slots[block >> shift]
-        wrong = np.flatnonzero(known[at] != block)
-        at[wrong] = order[np.searchsorted(known, block[wrong], sorter=order)]
-        ix[start : start + BLOCK] = at
-    return ix
+    """The position of each hash in `known`."""
+    return HashTable.of(known).find(hashes)
+
+
+def sorted_ids(parts: Sequence[pl.Series]) -> pl.Series:
+    """The distinct ids of several columns, in rising order; text if any of them is text."""
+    if any(part.dtype == pl.String for part in parts):
+        parts = [part.cast(pl.String) for part in parts]
+    return pl.concat(parts).unique().sort()
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Sorted ids, ready to be found in column after column."""
+
+    known: pl.Series
+    ranks: IntArray | None
+    """The position of every number from the lowest id on, if ids are close to each other."""
+    hashes: HashTable | None
+    """None if two ids share a hash."""
+
+    @classmethod
+    def of(cls, known: pl.Series) -> Positions:
+        if known.dtype == pl.Int64 and len(known) and known[-1] - known[0] < SPREAD * len(known):
+            ranks = np.zeros(known[-1] - known[0] + 1, dtype=np.int32)
+            ranks[known.to_numpy() - known[0]] = np.arange(len(known), dtype=np.int32)
+            return cls(known, ranks, None)
+        hashes = known.hash()
+        return cls(known, None, HashTable.of(hashes.to_numpy()) if hashes.n_unique() == len(known) else None)
+
+    @property
+    def ids(self) -> Ids:
+        return self.known.to_numpy().astype(object) if self.known.dtype == pl.String else self.known.to_numpy()
+
+    def find(self, column: pl.Series) -> IntArray:
+        """The position of each id, which must be known."""
+        column = column.cast(self.known.dtype)
+        if self.ranks is not None:
+            return np.asarray(self.ranks[column.to_numpy() - self.known[0]])
+        if self.hashes is not None:
+            return self.hashes.find(column.hash().to_numpy())
+        return self.known.search_sorted(column).to_numpy().astype(np.int32)
+
+
+def merge_rows(
+    key: NDArray[np.int64], n_items: int, columns: Mapping[str, pl.Series]
+) -> tuple[IntArray, IntArray, Any, Any]:
+    """Users, items, times and parts of pairs, each once: sorted, with their latest time and earliest part.
+
+    `key` is user x n_items + item.
+    """
+    rows = pl.DataFrame({"key": key, **columns})
+    if not bool((key[1:] >= key[:-1]).all()):
+        rows = rows.sort("key")
+        key = rows["key"].to_numpy()
+    fresh = np.ones(len(key), dtype=bool)
+    np.not_equal(key[1:], key[:-1], out=fresh[1:])
+    n_rows, n_pairs = len(key), int(np.count_nonzero(fresh))
+
+    user_ix, item_ix = np.empty(n_pairs, dtype=np.int32), np.empty(n_pairs, dtype=np.int32)
+    at = 0
+    for start in range(0, n_rows, BLOCK):
+        pairs = key[start : start + BLOCK][fresh[start : start + BLOCK]]
+        users = pairs // n_items
+        user_ix[at : at + len(pairs)] = users
+        item_ix[at : at + len(pairs)] = pairs - users * n_items
+        at += len(pairs)
+    starts = np.flatnonzero(fresh) if columns else np.empty(0, dtype=np.intp)
+    time = np.maximum.reduceat(rows["time"].to_numpy(), starts) if "time" in columns else None
+    part = np.minimum.reduceat(rows["split"].to_numpy(), starts) if "split" in columns else None
+    return user_ix, item_ix, time, part

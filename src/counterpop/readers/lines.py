@@ -82,7 +82,7 @@ def _decide(words: pl.Series, ratings: bool, label: str) -> tuple[list[str], str
         else "pass rank='rank' (--rank rank) or score='score' (--score score) if it is one, or give each user one line"
     )
     if even and np.isnan(numbers[:1]).all() and np.isfinite(numbers[1:]).all():
-        remedy = f"pass user= and item= (--user, --item) if the first line names the columns; {remedy}"
+        remedy = f"pass user= (--user) and item= (--item) if the first line names the columns; {remedy}"
     raise InputError(
         f"it must be clear what the third column of {label} is, but it may be an item or not (first line: "
         f"{' '.join(words[0].to_list())!r}); {remedy}"

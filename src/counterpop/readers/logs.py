@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
-from counterpop.interactions import Ids, IntArray, Interactions
-from counterpop.readers.columns import read_columns
-from counterpop.readers.ids import BLOCK, index_ids
+from counterpop.interactions import Interactions
+from counterpop.readers import streams
+from counterpop.readers.columns import open_source, read_columns, warn_of_source
+from counterpop.readers.ids import index_ids, merge_rows
+from counterpop.readers.streams import count_rows, stream_interactions
 from counterpop.readers.tables import Header, Roles
 
 
@@ -26,6 +29,8 @@ def read_interactions(
     time: str | Literal[False] | None = None,
     split: str | Literal[False] | None = None,
     header: Header = None,
+    scratch: str | Path | None = None,
+    report: Callable[[float], None] = lambda share: None,
 ) -> Interactions:
     """The log as `Interactions`: each (user, item) pair once, with the ids of both sides in rising order.
 
@@ -46,6 +51,10 @@ def read_interactions(
     - `header`: False if a text file has no column names; its columns are then, by position, user, item, rating, time.
       "lists" if each line of a .txt file is "user item item ...".
 
+    - `scratch`: a folder for the rows of a log of more than 67 million rows of parquet. They are then read in
+      stretches, sorted on disk and mapped into memory; the folder must stay as long as the log is used. `report` is
+      called with the share that is done.
+
     By default, a .txt file is read as rows if its first line names the id columns, or if `rating` or `time` is named
     (`time` without `rating` is the third of three columns). Otherwise the evidence decides: lists have one line for
     each user. If all lines have the same number of columns and users repeat, a third column of numbers up to 10, of
@@ -58,6 +67,7 @@ def read_interactions(
 
     Unusable input raises `InputError`, which names the row, counted from 1 without the header.
 
+    >>> import polars as pl
     >>> log = read_interactions(pl.DataFrame({"user": ["b", "a", "b"], "item": [7, 5, 7]}))
     >>> log.user_ids[log.user_ix].tolist(), log.item_ids[log.item_ix].tolist(), log.merged
     (['a', 'b'], [5, 7], 1)
@@ -67,7 +77,14 @@ def read_interactions(
     if rating is None and min_rating is not None:
         rating = "rating"
     asked: Roles = {"user": user, "item": item, "rating": rating, "time": time, "split": split}
-    table, columns = read_columns(source, asked, header=header, min_rating=min_rating)
+    table = open_source(source, asked, header)
+    if scratch is not None and count_rows(table) > streams.MANY_ROWS:
+        chosen = {
+            role: name for role, name in table.choose(asked).items() if role != "rating" or min_rating is not None
+        }
+        warn_of_source(table, asked, min_rating)
+        return stream_interactions(table, chosen, min_rating, Path(scratch), report)
+    columns = read_columns(table, asked, min_rating=min_rating)
     sides = []
     for side, size in zip(("user", "item"), table.shape or (None, None), strict=True):
         ids, ix = index_ids(columns.pop(side), size)
@@ -77,33 +94,9 @@ def read_interactions(
                 f"check which column {side}= names"
             )
         sides.append((ids, ix))
-    return _merge(*sides[0], *sides[1], columns)
-
-
-def _merge(
-    user_ids: Ids, user_ix: IntArray, item_ids: Ids, item_ix: IntArray, columns: dict[str, pl.Series]
-) -> Interactions:
-    """Rows sorted by user and item, each pair once: the latest time, the earliest part."""
+    (user_ids, user_ix), (item_ids, item_ix) = sides
     key: NDArray[np.int64] = user_ix.astype(np.int64)
     key *= len(item_ids)
     key += item_ix
-    rows = pl.DataFrame({"key": key, **columns})
-    if not bool((key[1:] >= key[:-1]).all()):
-        rows = rows.sort("key")
-        key = rows["key"].to_numpy()
-    fresh = np.ones(len(key), dtype=bool)
-    np.not_equal(key[1:], key[:-1], out=fresh[1:])
-    n_rows, n_pairs = len(key), int(np.count_nonzero(fresh))
-
-    user_ix, item_ix = np.empty(n_pairs, dtype=np.int32), np.empty(n_pairs, dtype=np.int32)
-    at = 0
-    for start in range(0, n_rows, BLOCK):
-        pairs = key[start : start + BLOCK][fresh[start : start + BLOCK]]
-        users = pairs // len(item_ids)
-        user_ix[at : at + len(pairs)] = users
-        item_ix[at : at + len(pairs)] = pairs - users * len(item_ids)
-        at += len(pairs)
-    starts = np.flatnonzero(fresh) if columns else np.empty(0, dtype=np.intp)
-    time = np.maximum.reduceat(rows["time"].to_numpy(), starts) if "time" in columns else None
-    part = np.minimum.reduceat(rows["split"].to_numpy(), starts) if "split" in columns else None
-    return Interactions(user_ix, item_ix, user_ids, item_ids, time, part, merged=n_rows - n_pairs)
+    made = merge_rows(key, len(item_ids), columns)
+    return Interactions(*made[:2], user_ids, item_ids, *made[2:], merged=len(key) - len(made[0]))

@@ -12,15 +12,17 @@ import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Ids, IntArray, Interactions
-from counterpop.readers.columns import column_names, read_columns
+from counterpop.presentation import Shown
+from counterpop.readers.columns import column_names, open_source, read_columns
+from counterpop.readers.tables import Roles
 
 IDS = ("item", "item_id", "id")  # columns of item ids, the first that a table has
 MOST_VALUES = 100  # of a column that is read as categories without being asked for
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
-@dataclass(frozen=True, eq=False)
-class Category:
+@dataclass(frozen=True, eq=False, repr=False)
+class Category(Shown):
     """One column of categories: a genre, a provider, an age group."""
 
     values: list[str]
@@ -29,8 +31,8 @@ class Category:
     """(N,) the position of each id's category in `values`; -1 if it has none."""
 
 
-@dataclass(frozen=True, eq=False)
-class Labels:
+@dataclass(frozen=True, eq=False, repr=False)
+class Labels(Shown):
     """What a table says about ids, in their order."""
 
     names: list[str | None]
@@ -182,7 +184,9 @@ def _read(
     source: Any, ids: Ids, side: Literal["user", "item"], column: str, more: dict[str, str], categories: Sequence[str]
 ) -> _Read:
     roles = more | {f"category {n}": name for n, name in enumerate(categories, 1)}
-    table, columns = read_columns(source, {side: column, **roles})
+    asked: Roles = {side: column, **roles}
+    table = open_source(source, asked, None)
+    columns = read_columns(table, asked)
     own = _as_known(columns[side].to_list(), ids)
     there, values, different, twice = {*ids.tolist()}, {}, {}, {}
     for role, name in roles.items():

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -33,6 +34,7 @@ class Table(NamedTuple):
     shape: tuple[int, int] | None = None  # of a matrix: its empty rows and columns are users and items too
     declared: Mapping[str, str] = {}  # {role: column} where the format itself says what a column is
     note: str = ""  # how the source was read, if another reading was possible
+    files: tuple[Path, ...] = ()  # of parquet
     columnar: bool = False  # whether reading one column costs only that column
 
     def choose(self, asked: Roles) -> dict[str, str]:

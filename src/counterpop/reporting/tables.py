@@ -102,14 +102,11 @@ def comparison_table(reports: Sequence[RunReport], seed: int = 0) -> Table:
     return table
 
 
-POINT_COLUMNS = ("point", "item", "user", "gain (95 %)", "p", "price (95 %)", "proven")
-
-
 def points_table(points: Mapping[Which, Proof]) -> Table:
-    """The points of the frontier with gain and price."""
-    table = Table(*POINT_COLUMNS)
-    for name, cells in _point_cells({name: vars(point) for name, point in points.items()}).items():
-        table.add_row(name, *cells)
+    """The points of the frontier with gain and price, without p-values, in at most 80 columns."""
+    table = Table("Point", "Item", "User", "Gain (95 %)", "Price (95 %)", "Proven", box=None, padding=(0, 1, 0, 0))
+    for name, (item, user, gain, _, price, proven) in _point_cells({n: vars(p) for n, p in points.items()}).items():
+        table.add_row(name, item, user, gain, price, proven)
     return table
 
 

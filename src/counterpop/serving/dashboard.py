@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from html import escape
 from importlib.resources import files
-from itertools import islice
+from itertools import islice, repeat
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import FastAPI, Query, Response
 
-from counterpop.auditing import audit_model
+from counterpop.artifacts.documents import as_date
+from counterpop.auditing import Audit, audit_model
+from counterpop.reporting.cases import history_of
+from counterpop.reporting.glossary import words
 from counterpop.serving import shapes
 from counterpop.serving.model import ServedModel, find
 from counterpop.serving.refusals import Refusal
@@ -31,6 +35,7 @@ PAGE = {
 NOT_YET: dict[int | str, dict[str, Any]] = {
     202: {"model": shapes.Problem, "description": "Still being measured; ask again."}
 }
+OWN_PAGE = {"content-security-policy": "frame-ancestors 'none'", "cache-control": "no-cache"}  # it has its own policy
 HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
     "cache-control": "no-cache",
@@ -41,10 +46,10 @@ class Audits:
     """Audits of everybody's lists, by run and strengths; one is computed at a time and the last 8 are kept."""
 
     def __init__(self) -> None:
-        self._tasks: dict[tuple[object, ...], asyncio.Task[dict[str, Any]]] = {}
+        self._tasks: dict[tuple[object, ...], asyncio.Task[Audit]] = {}
         self._turn = asyncio.Lock()
 
-    async def of(self, model: ServedModel, version: int, dial: dict[str, Any]) -> dict[str, Any]:
+    async def of(self, model: ServedModel, version: int, dial: dict[str, Any]) -> Audit:
         key = version, *dial.values()
         if key not in self._tasks or (self._tasks[key].done() and self._tasks[key].exception()):
             if len(self._tasks) >= KEPT_AUDITS:
@@ -56,11 +61,10 @@ class Audits:
         # an audit that outlasts this request continues, and the next request for it gets the result
         return await asyncio.shield(self._tasks[key])
 
-    async def _audit(self, model: ServedModel, dial: dict[str, Any]) -> dict[str, Any]:
+    async def _audit(self, model: ServedModel, dial: dict[str, Any]) -> Audit:
         async with self._turn:
             adjustment = model.recommender.with_strengths(dial["item_strength"], dial["user_strength"])
-            audited = await aside(lambda: audit_model(adjustment, model.train, dial["k"], threads=1).as_dict())
-            return {"run": model.name, **dial, **audited}
+            return await aside(lambda: audit_model(adjustment, model.train, dial["k"], labels=model.labels, threads=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +77,9 @@ class Dashboard(Routes):
         app.get("/users", response_model=shapes.FoundUsers)(self.users)
         app.get("/measures", response_model=shapes.Measured, responses=NOT_YET)(self.measures)
         app.get("/audit", response_model=shapes.Audited)(self.audit)
+        app.get("/audit.html", response_class=Response)(self.audit_page)
         for path, (name, kind) in PAGE.items():
-            content = files("counterpop.serving").joinpath(name).read_bytes()
+            content = files("counterpop.serving").joinpath(name).read_bytes().replace(b"$words", _words())
             app.add_api_route(path, _page(content, kind), response_class=Response, include_in_schema=False)
 
     async def explain(self, asked: Annotated[shapes.ForUser, Query()]) -> Response:
@@ -88,13 +93,17 @@ class Dashboard(Routes):
         return json_response(dial | found)
 
     async def history(self, asked: Annotated[shapes.OfUser, Query()]) -> Response:
-        """A user's items, most popular first."""
+        """A user's items, the latest first if the log has times, otherwise the most popular first."""
         model = self.watch.model
-        at = user_position(model, asked.user)
-        items = model.seen.item_ix[model.seen.user_starts[at] : model.seen.user_starts[at + 1]]
-        items = items[np.argsort(-model.train.item_counts[items], kind="stable")]
-        touched = [_touched(model, item) for item in items.tolist()]
-        return json_response({"user": model.vectors.user_ids[at], "items": touched})
+        at, log = user_position(model, asked.user), model.seen
+        items = history_of(log, at, model.train.item_counts)
+        dates: Iterable[str | None] = repeat(None)
+        if log.time is not None:
+            times = log.time[log.user_starts[at] : log.user_starts[at + 1]]
+            dates = [as_date(time, float(log.time.max())) for time in np.sort(times)[::-1].tolist()]
+        touched = [_touched(model, item) | {"time": date} for item, date in zip(items.tolist(), dates, strict=False)]
+        order = "popular" if log.time is None else "latest"
+        return json_response({"user": model.vectors.user_ids[at], "order": order, "items": touched})
 
     async def users(self, asked: Annotated[shapes.Search, Query()]) -> Response:
         """Up to 20 users whose id starts with the given text."""
@@ -122,7 +131,23 @@ class Dashboard(Routes):
         model, version = self.watch.model, self.watch.version
         if asked.of == "window":
             return await self._audit_window(model, asked)
-        return json_response(await self.audits.of(model, version, dial_of(model, asked)))
+        dial = dial_of(model, asked)
+        found = await self.audits.of(model, version, dial)
+        return json_response({"run": model.name, **dial, **found.as_dict()})
+
+    async def audit_page(self, asked: Annotated[shapes.ForAudit, Query()]) -> Response:
+        """The audit of everybody's lists at these strengths beside the plain ones, as a page."""
+        model, version, dial = self.watch.model, self.watch.version, dial_of(self.watch.model, asked)
+        found = {"plain": await self.audits.of(model, version, dial | {"item_strength": 0.0, "user_strength": 0.0})}
+        if dial["item_strength"] or dial["user_strength"]:
+            found["adjusted"] = await self.audits.of(model, version, dial)
+
+        def render() -> str:
+            from counterpop.reporting.audit_page import render_audit  # imports plotly, which is slow
+
+            return render_audit(found, f"Audit of {model.name}")
+
+        return Response(await self.in_pool(render), media_type="text/html", headers=OWN_PAGE)
 
     async def _audit_window(self, model: ServedModel, asked: shapes.Auditing) -> Response:
         window, tuned = (
@@ -140,6 +165,11 @@ def _page(content: bytes, kind: str) -> Callable[[], Any]:
         return Response(content, media_type=kind, headers=HEADERS)
 
     return page
+
+
+def _words() -> bytes:
+    """The glossary as the entries of a definition list."""
+    return "\n".join(f"<dt>{word}</dt><dd>{escape(text)}</dd>" for word, text in words()).encode()
 
 
 def _touched(model: ServedModel, item: int) -> dict[str, Any]:

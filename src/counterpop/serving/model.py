@@ -16,7 +16,7 @@ from counterpop.interactions import Ids, IntArray, Interactions
 from counterpop.kernels.topk import LEFT_OUT, top_k
 from counterpop.metrics.popularity import exposure
 from counterpop.ranking import rank
-from counterpop.readers import Category
+from counterpop.readers import Category, Labels
 from counterpop.recommender import Recommender
 
 LIST_LENGTH = 20  # of the lists that the fallback is counted from
@@ -42,6 +42,11 @@ class ServedModel:
     """By item position, if there is a table of names."""
     categories: Mapping[str, Category] = field(default_factory=dict)
     """Categories of items, by the name of their column in that table."""
+
+    @property
+    def labels(self) -> Labels | None:
+        """What the table of names says of the items; None without one."""
+        return None if self.item_names is None else Labels(list(self.item_names), self.categories)
 
     @property
     def vectors(self) -> Embeddings:

@@ -2,11 +2,13 @@
 // The server measures every pair of slider stops once, and the page holds all of it; only lists are requested again.
 
 const LABELS = {
-  recall: "Recall", price: "Price", ndcg: "NDCG", hit_rate: "Hit rate", average_popularity: "Average popularity",
+  gain: "Gain", price: "Price", recall: "Recall", ndcg: "NDCG", hit_rate: "Hit rate", average_popularity: "Average popularity",
   tail_share: "Tail share", coverage: "Coverage", gini: "Gini",
 };
 const UP = ["recall", "ndcg", "hit_rate"];  // higher is better; for other metrics neither direction is
-const PERCENT = ["tail_share", "coverage", "price"];
+const PERCENT = ["tail_share", "coverage", "price", "gain"];
+const PAIR = ["gain", "price"];
+const UPWARDS = ["gain", ...UP];
 const ACROSS = ["price", "average_popularity", "tail_share", "coverage", "gini"];
 const LEANS_LOW = ["price", "average_popularity", "gini"];  // lower means cheaper, or less popular
 const TEN_GROUPS = 2.26;  // standard errors on each side of a 95 % interval by the spread over ten groups of users
@@ -17,6 +19,7 @@ const $ = (id) => document.getElementById(id);
 const sliders = { item: $("item"), user: $("user") };
 let measured = null;   // the answer of /measures
 let person = null;     // whose lists are shown
+let lists = null;      // the lists as they are shown
 let asking = false;    // a request for lists is in progress
 let starting = false;  // the figures are being fetched
 let again = false;     // the sliders have moved since
@@ -82,6 +85,7 @@ function moved() {
     slider.setAttribute("aria-valuetext", text);
   }
   showVerdict([now.a, now.b]);
+  showPair([now.a, now.b]);
   showTiles([now.a, now.b]);
   showGroups([now.a, now.b]);
   placePoint([now.a, now.b]);
@@ -89,15 +93,46 @@ function moved() {
 }
 
 function showVerdict(stop) {
-  const ratio = (metric) => at(metric, stop) / at(metric, plainStop()) - 1;
   const words = (value, more, less, same) => Math.abs(value) < 0.005 || !Number.isFinite(value) ? same
     : `${Math.abs(100 * value).toFixed(0)} % ${value > 0 ? more : less}`;
-  const [popularity, recall] = [ratio("average_popularity"), ratio("recall")];
   $("verdict").textContent = stop.join() === plainStop().join()
-    ? "The model as trained: nothing is removed."
-    : `Compared with the model as trained, recommended items are ${words(popularity, "more popular", "less popular", "equally popular")}. ` +
-      `The lists find ${words(recall, "more", "less", "as much")} of what users chose in the validation part` +
-      (measured.values.price ? `, and ${words(-at("price", stop), "more", "less", "as much")} of what they choose as traffic is today.` : ".");
+    ? "Nothing is removed: these are the plain lists."
+    : `With popularity removed, the recommendations find ${words(at("gain", stop), "more", "less", "about as much")} of ${evenly()}` +
+      (measured.values.price ? `, ${at("gain", stop) > 0 && at("price", stop) > 0.005 ? "but" : "and"} ${words(-at("price", stop), "more", "less", "about as much")} of what they choose as traffic is today.` : ".");
+}
+
+// Validation is drawn unlike the log, about equally often for every item, where an ordinary part was held out as well.
+const evenly = () => measured.values.price ? "what users would choose if every item were shown equally often" : "what users chose in the validation part";
+
+function showPair(stop) {
+  const recall = [plainStop(), stop].map((where) => at("recall", where));
+  const error = TEN_GROUPS * at("recall", stop, measured.errors) / recall[0];
+  const gain = at("gain", stop), price = measured.values.price && at("price", stop);
+  const sides = [side("gain", "Gain", measured.values.price ? "if every item were shown equally often" : "on the validation part",
+    `${gain < 0 ? "−" : "+"}${Math.abs(100 * gain).toFixed(1)} %`, gain < 0 ? "less is found" : "more is found",
+    [gain - error, gain + error], recall, `of the items that users chose are found (recall@${measured.k}).`)];
+  if (measured.values.price) {
+    const half = TEN_GROUPS * at("price", stop, measured.errors);
+    sides.push(side("price", "Price", "as traffic is today", share(price), price < 0 ? "below 0: more is found" : "of what was found is lost",
+      [price - half, price + half], [1, 1 - price], "of what the plain lists find on ordinary pairs is found."));
+  }
+  $("pair").replaceChildren(...sides);
+}
+
+function side(metric, label, where, figure, sense, [low, high], both, note) {
+  const box = make("section", "side"), heading = make("h3", "", `${label} `), left = make("div"), twins = make("div", "twins");
+  box.dataset.metric = metric;
+  heading.append(make("span", "", where));
+  const range = make("p", "around", `${sense}, 95 % interval (${fixed(100 * low, 1)} to ${fixed(100 * high, 1)})`);
+  left.append(make("p", "figure", figure), range);
+  const most = Math.max(...both) || 1;
+  ["Plain", "Adjusted"].forEach((name, n) => {
+    const bar = make("div", n ? "bar now" : "bar");
+    bar.style.width = `${100 * Math.max(0, both[n]) / most}%`;
+    twins.append(make("span", "", name), bar, make("b", "", share(both[n])));
+  });
+  box.append(heading, left, twins, make("p", "note", note));
+  return box;
 }
 
 function around(metric, stop, value, of, digits) {
@@ -112,18 +147,14 @@ function showTiles(stop) {
     const change = after - before, of = PERCENT.includes(metric) ? 1 : before || 1;
     const signed = `${change < 0 ? "−" : "+"}${Math.abs(100 * change / of).toFixed(of === 1 ? 1 : 0)}${of === 1 ? " points" : " %"}`;
     tile.children[1].textContent = shown(metric, after);
-    if (metric === "price") {
-      tile.children[2].textContent = `of recall on ordinary pairs is lost${around(metric, stop, after, 1, 1)}`;
-      continue;
-    }
-    tile.children[2].replaceChildren(`as trained ${shown(metric, before)} `);
+    tile.children[2].replaceChildren(`plain ${shown(metric, before)} `);
     const word = UP.includes(metric) && Math.abs(change / of) >= 0.005 ? (change > 0 ? "good" : "bad") : "";
     tile.children[2].append(make("span", word, signed + around(metric, stop, change / of, of, 0)));
   }
 }
 
 function makeTiles() {
-  const known = Object.entries(LABELS).filter(([metric]) => measured.values[metric]);
+  const known = Object.entries(LABELS).filter(([metric]) => measured.values[metric] && !PAIR.includes(metric));
   $("tiles").replaceChildren(...known.map(([metric, label]) => {
     const tile = make("div", "tile");
     tile.dataset.metric = metric;
@@ -183,6 +214,7 @@ async function showLists() {
       again = false;
       const now = dial();
       const { body } = await ask("explain", { user: person, k: LIST, item_strength: now.item, user_strength: now.user });
+      if (person === null) break;  // cleared meanwhile
       drawLists(body);
       if (body.version !== measured.version) start();  // a new run is being served
     } while (again);
@@ -204,16 +236,17 @@ function drawLists(body) {
     return bar;
   };
   const entry = (row, from, to, words) => {
-    const line = make("li"), popularity = row.popular_part + row.conformity_part;
+    const line = make("li"), removed = row.popular_part + row.conformity_part;
     const title = make("span", "", row.name ?? `item ${row.item}`);
-    title.title = `item ${row.item}, ${whole(row.interactions)} interactions`;
+    title.title = `item ${row.item}`;
     const [own, other] = words === "to" ? [from, to] : [to, from];
     const way = to < from ? "up" : to > from ? "down" : "", arrow = { up: "▲", down: "▼", "": "" }[way];
     const bars = make("div", "parts");
-    bars.append(place(make("i", "taste"), row.adjusted_score), place(make("i", "pop"), popularity));
-    const sign = popularity < 0 ? "−" : "+";
-    const why = `${whole(row.interactions)} interactions · ${fixed(row.plain_score, 2)} = taste ${fixed(row.adjusted_score, 2)} ${sign} popularity ${Math.abs(popularity).toFixed(2)}`;
-    line.append(make("span", "rank", own), title, make("span", `moved ${way}`, way ? `${arrow} ${words} ${whole(other)}` : ""), bars, make("span", "why", why));
+    bars.append(place(make("i", "taste"), row.adjusted_score), place(make("i", "pop"), removed));
+    const taken = (part) => `${part < 0 ? "−" : "+"}${Math.abs(part).toFixed(2)}`;
+    const why = `popularity ${whole(row.interactions)} · score ${fixed(row.plain_score, 2)} → ${fixed(row.adjusted_score, 2)}, removed: ` +
+      `${taken(row.popular_part)} through items, ${taken(row.conformity_part)} through users`;
+    line.append(make("span", "rank", own), title, make("span", `moved${words === "from" && from > body.plain.length ? " new" : ""}`, way ? `${arrow} ${words} ${whole(other)}` : ""), bars, make("span", "why", why));
     line.dataset.item = row.item;
     return line;
   };
@@ -223,7 +256,18 @@ function drawLists(body) {
   const kept = body.adjusted.filter((row) => row.plain_rank <= body.plain.length).length;
   const mean = (list) => whole(list.reduce((sum, row) => sum + row.interactions, 0) / Math.max(1, list.length));
   $("person-note").textContent = `User ${body.user}: ${kept} of ${body.plain.length} items are in both lists. ` +
-    `On average, a recommended item has ${mean(body.plain)} interactions as trained and ${mean(body.adjusted)} at these strengths.`;
+    `A recommended item has ${mean(body.plain)} interactions on average in the plain list, ${mean(body.adjusted)} in the adjusted one.`;
+  lists = body;
+  $("lists").hidden = $("save-lists").disabled = false;
+}
+
+// An unknown user must not leave the lists of somebody else behind.
+function clearPerson(why) {
+  person = lists = null;
+  $("lists").hidden = $("save-lists").disabled = true;
+  for (const id of ["plain-list", "now-list", "history"]) $(id).replaceChildren();
+  $("person-note").textContent = why;
+  remember();
 }
 
 async function showPerson(id) {
@@ -231,17 +275,64 @@ async function showPerson(id) {
     const { body } = await ask("history", { user: id });
     person = String(body.user);
     $("person").value = person;
-    $("history-count").textContent = `${body.items.length} items, most popular first`;
+    const dated = body.items.some((row) => row.time);
+    $("history-count").textContent = `${body.items.length} items, ${body.order === "latest" ? "latest" : "most popular"} first, with their ${dated ? "date" : "popularity"}`;
     $("history").replaceChildren(...body.items.map((row) => {
       const line = make("li");
-      line.append(make("span", "", row.name ?? `item ${row.item}`), make("span", "", whole(row.interactions)));
+      const title = make("span", "", row.name ?? `item ${row.item}`);
+      title.title = `item ${row.item}, popularity ${whole(row.interactions)}`;
+      line.append(title, make("span", "", row.time ? row.time.slice(0, 10) : whole(row.interactions)));
       return line;
     }));
     remember();
     await showLists();
   } catch (error) {
-    $("person-note").textContent = error.message;
+    clearPerson(error.message);
   }
+}
+
+// ------------------------------------------------------------------------------------------ taking it away
+
+function save(name, kind, text) {
+  const link = make("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: kind }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function saveLists() {
+  // a cell that a spreadsheet would take for a formula starts with an apostrophe
+  const cell = (value) => {
+    const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const columns = ["item", "name", "interactions", "plain_rank", "adjusted_rank", "plain_score", "popular_part", "conformity_part", "adjusted_score"];
+  const rows = ["plain", "adjusted"].flatMap((list) => lists[list].map((row) =>
+    [lists.user, list, lists.item_strength, lists.user_strength, ...columns.map((name) => row[name])]));
+  const head = ["user", "list", "item_strength", "user_strength", ...columns];
+  save(`lists-${lists.user}.csv`, "text/csv", [head, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n");
+}
+
+// The page as it is, in one file that opens anywhere: with its style, without its scripts and controls.
+async function savePage() {
+  const style = await (await fetch("page.css")).text();
+  const copy = document.documentElement.cloneNode(true);
+  for (const part of copy.querySelectorAll("script, link, noscript, .skip, form, .presets, .actions, .axes, .slider input, #notice")) part.remove();
+  copy.querySelector("head").append(Object.assign(document.createElement("style"), { textContent: style }));
+  copy.querySelector("details").open = true;
+  copy.querySelector(".dial").style.position = "static";
+  save(`${document.title.replace(/[^\w.-]+/g, "-")}.html`, "text/html", `<!doctype html>\n${copy.outerHTML}`);
+}
+
+// A link cannot send a token, so with one the page is fetched and saved instead of opened.
+async function openAudit(event) {
+  const token = sessionStorage.getItem("token");
+  if (!token) return;
+  event.preventDefault();
+  const answer = await fetch($("audit").href, { headers: { Authorization: `Bearer ${token}` } });
+  if (answer.ok) save("audit.html", "text/html", await answer.text());
+  else say((await answer.json()).detail);
 }
 
 async function suggest() {
@@ -261,6 +352,7 @@ function remember() {
   const now = dial();
   const parts = { item: now.item, user: now.user, ...(person === null ? {} : { person }) };
   history.replaceState(null, "", `#${new URLSearchParams(parts)}`);
+  $("audit").href = `audit.html?${new URLSearchParams({ item_strength: now.item, user_strength: now.user })}`;
 }
 
 function nearest(stops, wanted, otherwise) {
@@ -283,6 +375,8 @@ async function start() {
       answer = await ask("measures");
     }
     measured = answer.body;
+    const plainRecall = at("recall", plainStop()) || 1;
+    measured.values.gain = measured.values.recall.map((row) => row.map((value) => value / plainRecall - 1));
     const wanted = new URLSearchParams(location.hash.slice(1));
     const many = measured.users === measured.of_users ? `all ${whole(measured.users)} users` : `a random sample of ${whole(measured.users)} of the ${whole(measured.of_users)} users`;
     $("sample").textContent = `Measured on the validation part, with lists of ${measured.k}, for ${many} who have a held-out item, at every stop of both sliders (steps of ${measured.step}).`;
@@ -315,7 +409,11 @@ for (const slider of Object.values(sliders)) {
 }
 $("plain").addEventListener("click", () => setDial(plainStop()));
 $("tuned").addEventListener("click", () => setDial(tunedStop()));
-for (const [id, metrics, first] of [["y", UP, "recall"], ["x", ACROSS, "price"]]) {
+$("save-lists").addEventListener("click", saveLists);
+$("save-page").addEventListener("click", () => savePage().catch((error) => say(error.message)));
+$("print").addEventListener("click", () => print());
+$("audit").addEventListener("click", (event) => openAudit(event).catch((error) => say(error.message)));
+for (const [id, metrics, first] of [["y", UPWARDS, "gain"], ["x", ACROSS, "price"]]) {
   $(id).replaceChildren(...metrics.map((metric) => new Option(LABELS[metric], metric, false, metric === first)));
   $(id).addEventListener("change", () => { drawCurve(); placePoint([dial().a, dial().b]); });
 }

@@ -58,12 +58,15 @@ class Dialled(Parameters):
     k: int = Field(20, ge=1, le=MOST_K, description="Length of the list.")
 
 
-class Auditing(Dialled):
+class ForAudit(Dialled):
+    k: int = Field(20, ge=1, le=MOST_AUDITED_K, description="Length of the lists.")
+
+
+class Auditing(ForAudit):
     of: Literal["run", "window"] = Field(
         "run",
         description="Everybody's lists at these strengths, or those that were served last, whatever their strengths.",
     )
-    k: int = Field(20, ge=1, le=MOST_AUDITED_K, description="Length of the lists.")
 
 
 class ForUser(Dialled):
@@ -144,9 +147,16 @@ class Touched(BaseModel):
     interactions: int
 
 
+class TouchedAt(Touched):
+    time: str | None = Field(None, description="When, in ISO 8601; null if the log has no dates.")
+
+
 class History(BaseModel):
     user: int | str
-    items: list[Touched]
+    order: Literal["latest", "popular"] = Field(
+        description="The latest first, or the most popular if there are no times."
+    )
+    items: list[TouchedAt]
 
 
 class ExplainedEntry(Touched):

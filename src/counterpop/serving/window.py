@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from counterpop.auditing import audit
 from counterpop.interactions import IntArray, gini
 from counterpop.metrics import popularity
-from counterpop.readers import Category, Labels
+from counterpop.readers import Category
 from counterpop.serving.model import ServedModel
 
 KEPT_PLACES = 50  # of each list; longer lists are cut off
@@ -79,8 +79,7 @@ def audit_window(model: ServedModel, window: Window, k: int) -> dict[str, Any] |
     lists = served.lists[served.latest]
     longest = int((lists >= 0).sum(axis=1).max(initial=1))
     lists = np.ascontiguousarray(lists[:, : min(k, longest)])
-    labels = None if model.item_names is None else Labels(list(model.item_names), model.categories)
-    found = audit(lists, served.users[served.latest], model.train, labels=labels).as_dict()
+    found = audit(lists, served.users[served.latest], model.train, labels=model.labels).as_dict()
     return found | {
         "window": {"lists": len(served.users), "of_unknown_users": int((served.users < 0).sum()), "size": window.size}
     }

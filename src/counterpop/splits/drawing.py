@@ -11,13 +11,14 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError
-from counterpop.interactions import BoolArray, Interactions, places_in_groups
+from counterpop.interactions import BoolArray, IntArray, Interactions, count, places_in_groups
 
 Carve = Literal["auto", "matched", "uniform", "intervened", "random", "temporal"]
 Parts = NDArray[np.int8]  # the part of each row of a log, by these codes
 Rows = NDArray[np.intp]
 
 TRAIN, INTERVENED, VALID, TEST, ORDINARY, LEFT_OUT = range(6)  # the first four as in `Interactions.part`
+MANY_PAIRS = 1 << 26  # above, rows are drawn in one pass where the protocol allows it: see `select`
 REDRAWS = 4  # of a test part, to see what an intervened one would look like
 STEEPEST, HALVINGS = 4.0, 8  # the search for how a test leans to active users: exponents tried, and how finely
 # One random stream for each purpose, shared with no other module, so that no draw depends on another.
@@ -26,12 +27,14 @@ TEST_STREAM, VALID_STREAM, ORDINARY_STREAM, CUT_STREAM, MIX_STREAM, GUESS_STREAM
 
 def draw_overall(log: Interactions, pool: BoolArray, number: int, how: str, generator: Generator) -> Rows:
     """This many rows of the pool: random ones, or the latest if `how` is "temporal"."""
+    if how != "temporal" and len(log) > MANY_PAIRS:
+        return select(np.empty(0, np.int32), pool, np.array([number]), generator)
     rows = generator.permutation(np.flatnonzero(pool))
     if how == "temporal":
         if log.time is None or not np.isfinite(log.time).all():
             raise InputError(
                 f"a split by time needs a time for every row, but the log has "
-                f"{'none' if log.time is None else 'rows without one'}; name the time column when reading, or split "
+                f"{'none' if log.time is None else 'rows without one'}; name the time column (--time), or split "
                 "another way"
             )
         rows = rows[np.argsort(-log.time[rows], kind="stable")]
@@ -49,6 +52,8 @@ def draw_by_item(
 
     With `leaning`, random ones with weights (pairs that the user has in the pool) ** leaning.
     """
+    if leaning is None and log.time is None and len(log) > MANY_PAIRS:
+        return select(log.item_ix, np.ones(len(log), bool) if pool is None else pool, quota, generator)
     rows = generator.permutation(len(log) if pool is None else np.flatnonzero(pool))
     if leaning is not None:
         sizes = np.bincount(log.user_ix[rows], minlength=log.n_users)[log.user_ix[rows]]
@@ -83,10 +88,21 @@ def draw_ordinary(log: Interactions, part: Parts, share: float, generator: Gener
 
     The last train row of an item or of a user is never taken, so that none becomes unknown to the model.
     """
+    known = part <= INTERVENED
+    spare_of_items, spare_of_users = item_counts(log, known) - 1, count(log.user_ix, log.n_users, known) - 1
+    if len(log) > MANY_PAIRS:
+        del known
+        pool = part == TRAIN
+        number = math.ceil(share * np.count_nonzero(pool))
+        for group, quota in ((log.item_ix, spare_of_items), (log.user_ix, spare_of_users)):
+            spare = select(group, pool, quota, generator)
+            pool[:] = False
+            pool[spare] = True
+        part[select(np.empty(0, np.int32), pool, np.array([number]), generator)] = ORDINARY
+        return
     observed = generator.permutation(np.flatnonzero(part == TRAIN))
-    spare = _first_of_each(observed, log.item_ix, item_counts(log, part <= INTERVENED) - 1)
-    user_counts = np.bincount(log.user_ix[part <= INTERVENED], minlength=log.n_users)
-    spare = _first_of_each(generator.permutation(spare), log.user_ix, user_counts - 1)
+    spare = _first_of_each(observed, log.item_ix, spare_of_items)
+    spare = _first_of_each(generator.permutation(spare), log.user_ix, spare_of_users)
     part[generator.permutation(spare)[: math.ceil(share * len(observed))]] = ORDINARY
 
 
@@ -162,7 +178,22 @@ def even_weights(log: Interactions, pool: BoolArray, cap: float) -> NDArray[np.f
 
 def item_counts(log: Interactions, rows: BoolArray) -> NDArray[np.int64]:
     """(I,) how many of these rows each item has."""
-    return np.bincount(log.item_ix[rows], minlength=log.n_items)
+    return count(log.item_ix, log.n_items, rows)
+
+
+def select(group: IntArray, pool: BoolArray, quota: NDArray[np.int64], generator: Generator) -> Rows:
+    """`quota[g]` random rows of each group g in the pool (all if it has fewer), in rising order and in one pass.
+
+    The same law as a random order of all rows, of which the first are taken, but other rows at the same seed, and 8
+    bytes for each row taken instead of some 50 for each row of the log. An empty group means one for all rows.
+    """
+    from counterpop.kernels.selection import select_rows
+
+    have = count(group, len(quota), pool) if len(group) else np.array([np.count_nonzero(pool)])
+    quota = np.clip(quota, 0, have)
+    out = np.empty(int(quota.sum()), dtype=np.intp)
+    select_rows(group, pool, quota, have, generator.integers(0, 2**64, 1, dtype=np.uint64), out)
+    return out
 
 
 def _first_of_each(rows: Rows, group: NDArray[np.int32], quota: NDArray[np.int64]) -> Rows:

@@ -226,8 +226,8 @@ def _assemble(
     if settings["ordinary"] > 0:
         generator = np.random.default_rng([seed, drawing.ORDINARY_STREAM])
         drawing.draw_ordinary(log, part, settings["ordinary"], generator)
-    masks = {"train": part <= INTERVENED} | {name: part == code for name, code in OTHER_PARTS.items()}
-    parts = {name: log.rows(mask) for name, mask in masks.items()}
+    parts = {"train": log.rows(part <= INTERVENED)}
+    parts |= {name: log.rows(part == code) for name, code in OTHER_PARTS.items()}
     train, valid, test = parts["train"], parts["valid"], parts["test"]
     _check_sizes(len(log), **{name: len(parts[name]) for name in ("train", "valid", "test")})
     missing = np.flatnonzero((test.item_counts > 0) & (train.item_counts == 0))
@@ -238,7 +238,7 @@ def _assemble(
         )
         warnings.warn(CounterpopWarning(note), stacklevel=3)
     manifest = SplitManifest.of(protocol, seed, settings, carved, parts)
-    intervened = masks["intervened"][masks["train"]] if len(parts["intervened"]) else None
+    intervened = (part == INTERVENED)[part <= INTERVENED] if len(parts["intervened"]) else None
     observed = parts["ordinary"] if len(parts["ordinary"]) else None
     if carved == "matched":
         share = (np.maximum(test.item_counts, 1) / np.maximum(valid.item_counts, 1))[valid.item_ix]

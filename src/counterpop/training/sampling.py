@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -21,11 +22,12 @@ LEAST_BLOCK = 16  # items in a block, at least
 class TripleSampler:
     """Draws the triples of an epoch, each thread its own, into memory that is allocated once.
 
-    They come shuffled, or only within windows of this many triples of neighbouring users. Both items of a triple whose
-    row is treated are counted from the number of items on.
+    They come shuffled, or only within windows of this many triples of neighbouring users. Epochs of more than `most`
+    triples come in several helpings of users. Both items of a triple whose row is treated are counted from the number
+    of items on.
     """
 
-    def __init__(self, start: Start, threads: int, window: int = 1 << 62) -> None:
+    def __init__(self, start: Start, threads: int, window: int = 1 << 62, most: int = 1 << 62) -> None:
         train, settings = start.train, start.settings
         self._train, self._settings, self._window = train, settings, window
         self._generator = settings.generator("sampling")
@@ -33,11 +35,14 @@ class TripleSampler:
         self._draws = len(train) / has_rows.sum() if settings.sampling == "users" else 0.0
         expected = np.ceil(self._draws) * has_rows if self._draws else train.user_counts
         reached = np.concatenate([[0], np.cumsum(expected)])
-        self._cuts = np.searchsorted(reached, np.linspace(0, reached[-1], threads + 1))
-        self._cuts[-1] = train.n_users
+        self.helpings = max(1, math.ceil(reached[-1] * settings.negatives / most))
+        cuts = np.searchsorted(reached, np.linspace(0, reached[-1], threads * self.helpings + 1))
+        cuts[-1] = train.n_users
+        self._cuts = cuts
         self._space = []
-        for first, last in pairwise(self._cuts):
-            size = int(reached[last] - reached[first]) * settings.negatives
+        for part in range(threads):
+            own = reached[cuts[part * self.helpings : (part + 1) * self.helpings + 1]]
+            size = int(np.diff(own).max()) * settings.negatives
             users, items, others, order = np.empty((4, size), dtype=np.int32)
             self._space.append(Triples(users, items, others, order, np.zeros(threads + 1, dtype=np.int64)))
         self._by_popularity = np.argsort(-train.item_counts, kind="stable")
@@ -46,8 +51,8 @@ class TripleSampler:
         treated = np.empty(0, dtype=bool) if start.treated is None else start.treated
         self._rows = Rows(train.user_starts, train.item_ix, treated)
 
-    def epoch(self, epoch: int) -> list[Triples]:
-        """Fresh triples of every thread for this epoch, counted from 0; they overwrite those of the epoch before."""
+    def epoch(self, epoch: int, helping: int = 0) -> list[Triples]:
+        """Fresh triples of every thread for a helping of this epoch, both counted from 0; they overwrite the last."""
         threads = len(self._space)
         block_of = self._blocks(threads)
         members = np.argsort(block_of, kind="stable").astype(np.int32)
@@ -64,7 +69,8 @@ class TripleSampler:
         states = self._generator.integers(0, 2**64, size=(threads, 16), dtype=np.uint64)
 
         def draw(part: int) -> None:
-            users = self._cuts[part], self._cuts[part + 1]
+            at = part * self.helpings + helping
+            users = self._cuts[at], self._cuts[at + 1]
             shape = self._draws, self._settings.negatives, self._window
             draw_triples(*users, self._rows, blocks, law, *shape, states[part], self._space[part])
 

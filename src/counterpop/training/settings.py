@@ -185,7 +185,7 @@ class Settings:
             raise InputError(f"shared_negatives must be a whole number from 0 to batch ({self.batch}), got {shared!r}")
         if self.negatives != 1:
             raise InputError(
-                "softmax shares its negatives within a batch; set batch or shared_negatives, not negatives"
+                "softmax shares its negatives within a batch; set batch= or shared_negatives=, not negatives="
             )
         if self.negative_power and not shared:
             raise InputError(

@@ -62,12 +62,17 @@ class Start:
 
     def first_values(self) -> tuple[FloatArray, FloatArray]:
         """The first values of user vectors (U, D) and item vectors (I, D), the same on every engine."""
-        values, scale = self.settings.generator("initial"), np.float32(self.settings.initial_scale)
-        users, items = (
-            values.standard_normal((n, self.settings.dim), dtype=np.float32) * scale
-            for n in (self.train.n_users, self.train.n_items)
-        )
+        sides = self.train.n_users, self.train.n_items
+        users, items = (np.empty((n, self.settings.dim), dtype=np.float32) for n in sides)
+        self.fill_first_values(users, items)
         return users, items
+
+    def fill_first_values(self, users: FloatArray, items: FloatArray) -> None:
+        """Writes the first values into tables, without a copy of them."""
+        values, scale = self.settings.generator("initial"), np.float32(self.settings.initial_scale)
+        for table in (users, items):
+            values.standard_normal(out=table, dtype=np.float32)
+            table *= scale
 
 
 @dataclass(frozen=True)
@@ -113,12 +118,12 @@ class Backbone:
 class NativeTrainee:
     """What the CPU's own models share: threads, the method's objective, the sampler, and a count of what was done."""
 
-    def __init__(self, start: Start, window: int = 1 << 62) -> None:
+    def __init__(self, start: Start, window: int = 1 << 62, most: int = 1 << 62) -> None:
         from counterpop.training.sampling import TripleSampler, thread_count
 
         self._settings, self._threads = start.settings, thread_count(start.train, start.settings)
         self._objective = start.settings.method.native(start.train, start.settings, self._threads)
-        self._sampler = TripleSampler(start, self._threads, window)
+        self._sampler = TripleSampler(start, self._threads, window, 1 << 62 if self._objective.by_batch else most)
         self._triples, self._recorded, self._epochs = 0, 0, 0
 
     own: ClassVar[tuple[str, ...]] = ()
@@ -145,11 +150,12 @@ class NativeTrainee:
         for part, (owner, names) in self._parts.items():
             restore(owner, names, {n.removeprefix(f"{part}."): v for n, v in state.items() if n.startswith(f"{part}.")})
 
-    def draw(self) -> tuple[list[Triples], int]:
-        """The triples of the next epoch for every thread, and their number."""
-        self._objective.begin_epoch(self._epochs)
-        drawn = self._sampler.epoch(self._epochs)
-        self._epochs += 1
+    def draw(self, helping: int = 0) -> tuple[list[Triples], int]:
+        """The triples of the next epoch for every thread, or of one helping of it, and their number."""
+        if helping == 0:
+            self._objective.begin_epoch(self._epochs)
+            self._epochs += 1
+        drawn = self._sampler.epoch(self._epochs - 1, helping)
         number = sum(int(triples.block_starts[-1]) for triples in drawn)
         self._triples += number
         return drawn, number

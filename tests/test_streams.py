@@ -1,0 +1,252 @@
+"""Very large logs: read in stretches, split in one pass and mapped into memory, with the same meaning as small ones."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import counterpop as cp
+from builders import random_log
+from counterpop.artifacts import splits as split_folders
+from counterpop.cli import main
+from counterpop.errors import ArtifactError, CounterpopWarning, InputError
+from counterpop.interactions import Interactions, pair_keys
+from counterpop.readers import read_interactions, streams
+from counterpop.splits import Split, drawing
+from counterpop.training.backbones import mf
+from counterpop.training.backbones.contract import Start
+from counterpop.training.sampling import TripleSampler
+from training_cases import settings_for
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything counts as large."""
+    for module, name, value in (
+        (streams, "MANY_ROWS", 0),
+        (streams, "STRETCH", 300),
+        (streams, "BUCKET", 700),
+        (drawing, "MANY_PAIRS", 0),
+        (split_folders, "MANY_PAIRS", 0),
+    ):
+        monkeypatch.setattr(module, name, value)
+
+
+def write_parts(folder: Path, table: pl.DataFrame, parts: int = 3) -> Path:
+    folder.mkdir()
+    for part in range(parts):
+        table[part::parts].write_parquet(folder / f"part-{part:05}.parquet")
+    return folder
+
+
+def table_of(kind: str) -> pl.DataFrame:
+    draw = np.random.default_rng(5)
+    users, items = draw.integers(0, 400, 4000), (80 * draw.random(4000) ** 2).astype(np.int64)
+    ids: dict[str, tuple[Any, Any]] = {
+        "near": (users + 7, items - 3),
+        "far": (users * 10**12, items * 10**15),
+        "text": ([f"u{u}" for u in users], [f"i-{i:04}" for i in items]),
+        "floats": (users.astype(float), items.astype(float)),
+        "unsigned": (pl.Series(users.astype(np.uint64)) + 2**63 - 200, items),
+    }
+    rest = {"time": draw.integers(0, 50, 4000), "rating": draw.integers(1, 6, 4000), "split": draw.integers(0, 4, 4000)}
+    return pl.DataFrame({"user": ids[kind][0], "item": ids[kind][1], **rest})
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["near", "far", "text", "floats", "unsigned"])
+@pytest.mark.parametrize("how", [{}, {"time": "time", "split": "split"}, {"min_rating": 4.0, "time": "time"}])
+def test_streamed_reading_gives_what_the_ordinary_reader_gives(kind: str, how: dict[str, Any], tmp_path: Path) -> None:
+    folder = write_parts(tmp_path / "log", table_of(kind))
+    how = {"split": False, "min_rating": 1.0, **how}
+    (tmp_path / "scratch").mkdir()
+    shares: list[float] = []
+    one = read_interactions(folder, **how)
+    two = read_interactions(folder, scratch=tmp_path / "scratch", report=shares.append, **how)
+    assert shares == sorted(shares) and shares[-1] == 1.0 and len(shares) > 20  # it was streamed
+    for name in ("user_ix", "item_ix", "user_ids", "item_ids", "time", "part"):
+        first, second = getattr(one, name), getattr(two, name)
+        assert (first is None) == (second is None)
+        assert first is None or (first.dtype == second.dtype and np.array_equal(first, second))
+    assert one.merged == two.merged > 0
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+@pytest.mark.usefixtures("small")
+def test_bad_parts_are_named_and_nothing_is_left(scratch: bool, tmp_path: Path) -> None:
+    folder = write_parts(tmp_path / "log", table_of("near"))
+    (tmp_path / "scratch").mkdir()
+    how: dict[str, Any] = {"min_rating": 1.0, "scratch": tmp_path / "scratch" if scratch else None}
+    good = (folder / "part-00001.parquet").read_bytes()
+    cases: list[tuple[Any, str]] = [
+        (table_of("text"), r"part-00001.parquet has String in 'user' where part-00000.parquet has Int64 in 'user'"),
+        (table_of("near").drop("item"), "part-00001.parquet has no column 'item' where part-00000.parquet has Int64"),
+        (good[:-30], r"part-00001.parquet could not be read as parquet: .*; repair it or write it again"),
+        (b"", r"part-00001.parquet could not be read as parquet"),
+    ]
+    for content, sentence in cases:
+        if isinstance(content, bytes):
+            (folder / "part-00001.parquet").write_bytes(content)
+        else:
+            content.write_parquet(folder / "part-00001.parquet")
+        with pytest.raises(InputError, match=sentence):
+            read_interactions(folder, **how)
+        result = CliRunner().invoke(
+            main, ["split", str(folder), "--protocol", "random", "--out", str(tmp_path / "out")]
+        )
+        assert result.exit_code == 1 and "part-00001.parquet" in result.stderr
+    (folder / "part-00001.parquet").unlink()
+    with pytest.warns(CounterpopWarning, match=r"1 of the parts 0 to 2 in .* are missing \(first: part 1\)"):
+        read_interactions(folder, **how)
+    (tmp_path / "scratch").rmdir() if not scratch else None
+    assert {path.name for path in tmp_path.iterdir()} <= {"log", "scratch"}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_row_without_an_id_is_named(tmp_path: Path) -> None:
+    table = table_of("near").with_columns(
+        pl.when(pl.col("user") == 19).then(None).otherwise(pl.col("user")).alias("user")
+    )
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(
+        InputError, match=r"part-00000.parquet.* must hold an id in every row, but row \d+ holds nothing"
+    ):
+        read_interactions(write_parts(tmp_path / "log", table), min_rating=1.0, scratch=tmp_path / "scratch")
+
+
+# --- drawing in one pass ---
+
+
+def test_rows_of_each_group_are_drawn_equally_often() -> None:
+    draw = np.random.default_rng(3)
+    group = draw.integers(0, 4, 60).astype(np.int32)
+    pool, quota = draw.random(60) < 0.8, np.array([3, 0, 100, 5])
+    have = np.bincount(group[pool], minlength=4)
+    drawn, rounds = np.zeros(60), 4000
+    for seed in range(rounds):
+        rows = drawing.select(group, pool, quota, np.random.default_rng(seed))
+        assert (np.diff(rows) > 0).all() and pool[rows].all()
+        assert np.array_equal(np.bincount(group[rows], minlength=4), np.minimum(quota, have))
+        drawn[rows] += 1
+    chance = np.where(pool, np.minimum(quota, have)[group] / have[group], 0)
+    error = np.sqrt(rounds * chance * (1 - chance))
+    assert (np.abs(drawn - rounds * chance) <= 4.5 * error).all()
+    assert len(drawing.select(np.empty(0, np.int32), pool, np.array([7]), np.random.default_rng(0))) == 7
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("protocol", ["random", "uniform"])
+def test_a_split_in_one_pass_keeps_the_promises_of_the_protocol(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = random_log(300, 60, np.linspace(0.02, 0.5, 60))
+    make = {"random": cp.split_random, "uniform": cp.split_uniform}[protocol]
+    large = make(log, 0.2, 0.1, ordinary=0.05)
+    monkeypatch.setattr(drawing, "MANY_PAIRS", 1 << 26)
+    usual = make(log, 0.2, 0.1, ordinary=0.05)
+    assert large.manifest.counts == usual.manifest.counts
+    parts = (large.train, large.valid, large.test, large.development.ordinary)
+    keys = np.concatenate([pair_keys(part) for part in parts if part is not None])
+    assert np.array_equal(np.sort(keys), pair_keys(log))
+    assert not np.array_equal(pair_keys(large.test), pair_keys(usual.test))
+    if protocol == "uniform":
+        assert np.array_equal(large.test.item_counts, usual.test.item_counts)
+        assert large.train.item_counts.min() >= 1
+    again = make(log, 0.2, 0.1, ordinary=0.05, seed=0)
+    assert np.array_equal(pair_keys(again.test), pair_keys(usual.test))
+
+
+# --- folders ---
+
+
+@pytest.mark.usefixtures("small")
+def test_the_commands_from_a_large_folder_to_lists(tmp_path: Path) -> None:
+    def call(*words: object) -> dict[str, Any]:
+        result = CliRunner().invoke(main, [*map(str, words), "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    folder = write_parts(tmp_path / "log", table_of("near").select("user", "item"))
+    made = call("split", folder, "--protocol", "uniform", "--out", tmp_path / "split")
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "split"}
+    assert (tmp_path / "split/train.item_ix.npy").is_file() and not (tmp_path / "split/train.parquet").exists()
+    split = cp.load_split(tmp_path / "split")
+    mapped = split.train.item_ix
+    assert isinstance(mapped.base.obj, mmap.mmap) and not split.train.item_ix.flags.writeable
+    log = read_interactions(folder)
+    parts = (split.train, split.valid, split.test, split.development.ordinary)
+    keys = np.concatenate([pair_keys(part) for part in parts if part is not None])
+    assert np.array_equal(np.sort(keys), pair_keys(log)) and made["pairs"] == len(log)
+    call(
+        "train", tmp_path / "split", "--dim", 4, "--epochs", 3, "--loss", "bpr", "--no-refit", "--out", tmp_path / "run"
+    )
+    call("tune", tmp_path / "run")
+    assert call("evaluate", tmp_path / "run")["users"] > 0
+    assert call("recommend", tmp_path / "run", "--users", "all", "--out", tmp_path / "lists")["users"] == log.n_users
+    file = tmp_path / "split/train.item_ix.npy"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(ArtifactError, match=r"train.item_ix.npy was changed after writing"):
+        cp.load_split(tmp_path / "split")
+
+
+def test_counts_and_order_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = random_log(50, 30, 0.3)
+    user_counts, item_counts = np.bincount(log.user_ix, minlength=50), np.bincount(log.item_ix, minlength=30)
+    monkeypatch.setattr("counterpop.interactions.BLOCK", 7)
+    same = Interactions(log.user_ix, log.item_ix, log.user_ids, log.item_ids)
+    assert np.array_equal(same.user_counts, user_counts) and np.array_equal(same.item_counts, item_counts)
+    for at in (6, 7, 13, 20):
+        item_ix = log.item_ix.copy()
+        item_ix[[at, at + 1]] = item_ix[[at + 1, at]]
+        if log.user_ix[at] == log.user_ix[at + 1]:
+            with pytest.raises(InputError, match="rows must be sorted by user and then by item"):
+                Interactions(log.user_ix, item_ix, log.user_ids, log.item_ids)
+
+
+# --- training in helpings ---
+
+
+def test_helpings_go_through_the_same_data_as_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = random_log(400, 50, 0.2)
+    for sampling in ("interactions", "users"):
+        start = Start(log, settings_for(engine="native", sampling=sampling, threads=2))
+        whole, helped = TripleSampler(start, 2), TripleSampler(start, 2, most=len(log) // 5)
+        assert (whole.helpings, helped.helpings) == (1, 5 if sampling == "interactions" else 6)
+        users = []
+        for sampler in (whole, helped):
+            drawn = np.zeros((2, 400), dtype=np.int64)
+            for helping in range(sampler.helpings):
+                for part, triples in enumerate(sampler.epoch(0, helping)):
+                    number = int(triples.block_starts[-1])
+                    assert np.array_equal(np.sort(triples.order[:number]), np.arange(number))
+                    drawn[part] += np.bincount(triples.users[:number], minlength=400)
+                    keys = triples.users[:number].astype(np.int64) * 50
+                    assert np.isin(keys + triples.items[:number], pair_keys(log)).all()
+                    assert not np.isin(keys + triples.negatives[:number], pair_keys(log)).any()
+            assert not (drawn[0] & drawn[1]).any()  # a user belongs to one thread
+            users.append(drawn.sum(axis=0))
+        if sampling == "interactions":
+            assert np.array_equal(users[0], users[1]) and np.array_equal(users[0], log.user_counts)
+        else:
+            mean = len(log) / np.count_nonzero(log.user_counts)
+            for drawn in users:
+                assert set(drawn[log.user_counts > 0]) <= {int(mean), int(mean) + 1}
+
+
+def test_a_model_trained_in_helpings_is_as_good(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"dim": 16, "epochs": 30, "check_every": 30, "loss": "bpr", "negative_power": 0.0}
+    recalls = []
+    for most in (1 << 26, len(split.train) // 4):
+        monkeypatch.setattr(mf, "MOST_TRIPLES", most)
+        runs = [cp.train(split, refit=False, seed=seed, **how) for seed in range(3)]
+        assert runs[0].ledger is not None and runs[0].ledger.triples > 25 * len(split.train)
+        recalls.append([run.history[-1]["valid"] for run in runs])
+    spread = max(np.std(recalls, axis=1, ddof=1).max(), 0.004)
+    assert abs(np.mean(recalls[0]) - np.mean(recalls[1])) < 3 * spread
