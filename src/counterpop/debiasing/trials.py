@@ -38,7 +38,7 @@ from counterpop.tuning import (
 # Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
 # total unless that is more than a share of the log; never more than half of an item's pairs.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 50_000, 0.2
-SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
+SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (docs/debias.md)
 SPARE = 2.0  # standard errors below the limit on the price, without a later log: rebuilt vectors are not the given ones
 USER_STREAM, PAIR_STREAM = 500, 501
 PART_NAMES = "uniform", "ordinary"
