@@ -14,7 +14,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import force_option
+from counterpop.cli.options import check_needed, force_option
 from counterpop.cli.progress import console, output, training_progress
 from counterpop.cli.stopping import leave, stop_requests
 from counterpop.errors import InputError
@@ -185,8 +185,7 @@ def command(
     Ctrl-C or SIGTERM keeps the best model so far in OUT and everything else in OUT.checkpoint, which is also written
     now and then. The same command with --resume goes on from there and ends with the same model.
     """
-    if minutes is not None and not auto:
-        raise click.UsageError("--minutes goes with --auto")
+    check_needed(minutes="auto")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
