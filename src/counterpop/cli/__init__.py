@@ -32,6 +32,8 @@ COMMANDS = {
     "audit-history": "Show how audits changed over time, from a folder of them.",
     "report": "Compare models on one self-contained page.",
     "serve": "Serve recommendations over HTTP, with a dashboard.",
+    "doctor": "Check this installation: versions, extras, disk, and a self-test.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
     "paper": "Reproduce the tables and figures of the paper, next to the published numbers.",
 }
 
