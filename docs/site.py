@@ -21,8 +21,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Adds the experiments, their pictures, the examples (as pages of code), the changelog and how to contribute."""
     for page, source in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    for path in sorted((ROOT / "experiments").rglob("*")):
-        if path.suffix in (".md", ".png", ".svg", ".py", ".json", ".jsonl"):
+    for path in sorted([*(ROOT / "experiments").rglob("*"), *(ROOT / "examples").glob("*.ipynb")]):
+        if path.suffix in (".md", ".png", ".svg", ".py", ".json", ".jsonl", ".ipynb"):
             uri = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, uri, abs_src_path=str(path)))
     for path in sorted((ROOT / "examples").glob("*.py")):
@@ -37,6 +37,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if not folder:  # docs/x.md, or a page from the root: experiments/ and docs/ are beside it on the site
         markdown = markdown.replace("](../experiments/", "](experiments/").replace("](docs/", "](")
         markdown = re.sub(r"\]\((?:\.\./)?examples/(\w+)\.py\)", r"](examples/\1.md)", markdown)
+        markdown = markdown.replace("](../examples/", "](examples/")
     up = "../" * (folder.count("/") + 1)
     markdown = markdown.replace(f"]({up}docs/", f"]({up}")
     return markdown.replace("<!-- public names -->", public_names())

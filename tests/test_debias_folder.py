@@ -165,8 +165,8 @@ def test_evaluate_without_a_holdout_says_what_to_pass_and_takes_it(folder: Path,
         refused = call(*command)
         assert refused.exit_code == 1
         assert refused.stderr.strip() == (
-            "Error: there are no test pairs to measure on, because debias was given no later log; pass one as holdout "
-            "(--holdout FILE)"
+            "Error: there are no test pairs to measure on, because debias was given no later log; pass one as "
+            "--holdout FILE"
         )
     told = call_json("evaluate", folder / "ALONE", "--holdout", folder / "later.parquet")
     alone = cp.load(folder / "ALONE")
@@ -347,3 +347,13 @@ def test_several_runs_are_audited_together(tmp_path: Path, split: cp.Split, fold
     refused = call("audit", tmp_path / "plain", folder / "FIX")
     assert refused.exit_code == 1
     assert "only for the same items, but FIX has other items than plain; audit them separately" in refused.stderr
+
+
+def test_an_untuned_run_warns_once_when_it_is_served(tmp_path: Path, split: cp.Split) -> None:
+    cp.save_run(cp.train(split, method="gradient", epochs=2, dim=4), tmp_path / "run", split)
+    saved = load_saved(tmp_path / "run")
+    with pytest.warns(cp.CounterpopWarning, match="has not been tuned") as told:
+        saved.recommender()
+    assert len(told) == 1
+    (trial, valid), *_ = saved.held_out()  # a second warning would be an error
+    assert trial.seen is saved.known.train and valid is saved.known.valid

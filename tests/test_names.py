@@ -55,11 +55,13 @@ def test_reports_and_audits_get_the_same_labels(folder: Path, tmp_path: Path) ->
     about = LabelSources(folder / "films.csv")
     with pytest.warns(CounterpopWarning, match=r"10 of its 150 ids are not in the log"):
         report = summarise(folder / "run", about=about)
-    assert report.model is not None and report.labels is not None
-    ids = report.model.seen.item_ids
-    assert report.labels.names == [f"Film {i}" if int(i[1:]) < 140 else None for i in ids]
-    assert [*report.labels.categories] == ["genre"]  # a note of its own for every item is no category
-    genre = report.labels.categories["genre"]
+    assert report.catalogue is not None
+    labels = report.catalogue.labels
+    assert labels is not None
+    ids = report.catalogue.item_ids
+    assert labels.names == [f"Film {i}" if int(i[1:]) < 140 else None for i in ids]
+    assert [*labels.categories] == ["genre"]  # a note of its own for every item is no category
+    genre = labels.categories["genre"]
     assert genre.values == ["drama", "news"]
     expected = [(0, 1, -1)[int(i[1:]) % 3] if int(i[1:]) < 140 else -1 for i in ids]
     assert genre.of.tolist() == expected
@@ -70,6 +72,25 @@ def test_reports_and_audits_get_the_same_labels(folder: Path, tmp_path: Path) ->
     told = json.loads(audited.stdout)
     assert [*told["categories"]] == ["genre"]
     assert told["over_exposed"][0]["name"] == f"Film {told['over_exposed'][0]['item']}"
+
+
+def test_evaluate_names_what_gains_and_loses_most(folder: Path) -> None:
+    words = ("evaluate", folder / "run", "--names", folder / "films.csv")
+    shown, done = call(*words), call(*words, "--json")
+    assert (shown.exit_code, done.exit_code) == (0, 0), shown.stderr + done.stderr
+    told, model, split = json.loads(done.stdout), cp.load(folder / "run"), cp.load_split(folder / "run")
+    users = np.flatnonzero(split.test.user_counts).astype(np.int32)
+    lists = [model.recommend(users, 20, *strengths)[0] for strengths in ((0.0, 0.0), ())]
+    before, after = (np.bincount(one.ravel(), minlength=150) for one in lists)
+    for way, sign in (("gained", 1), ("lost", -1)):
+        rows = told[way]
+        assert [sign * (row["after"] - row["before"]) for row in rows] == sorted(sign * (after - before))[:-6:-1]
+        for row in rows:
+            (at,) = model.seen.item_positions([row["item"]])
+            assert (row["before"], row["after"]) == (before[at], after[at])
+            assert row["title"] == (f"Film {row['item']}" if int(row["item"][1:]) < 140 else None)
+            assert f"{row['title'] or row['item']} ({row['before']} → {row['after']} lists)" in shown.stdout
+    assert "gained" not in json.loads(call("evaluate", folder / "run", "--json").stdout)
 
 
 def test_the_page_of_debias_gets_labels(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 def test_the_four_commands_make_a_page_with_titles_and_users(tmp_path: Path) -> None:
     pytest.importorskip("implicit", reason="implicit is not installed (pip install 'counterpop[implicit]')")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## Vectors that somebody else trained\n")[1]
+    section = text.split("with titles and single users before and after:\n")[1]
     commands = re.findall(r"^    (\S.*)$", section.split("The second line")[0], re.MULTILINE)
     install, *commands = commands
     assert len(commands) <= 3 and install == "pip install '.[implicit]'"  # done: this environment has it

@@ -1,4 +1,4 @@
-"""docs/tutorial.md and docs/quickstart.md run as written, and their promises hold."""
+"""README.md, docs/tutorial.md and docs/quickstart.md run as written, and their promises hold."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-def run_python(page: str) -> dict[str, Any]:
-    """The names that the Python blocks of a page leave."""
-    names: dict[str, Any] = {}
+def run_python(page: str, **names: Any) -> dict[str, Any]:
+    """The names that the Python blocks of a page leave, with some given before."""
     for block in blocks(page, "python"):
         exec(compile(block, page, "exec"), names)
     return names
@@ -68,3 +67,16 @@ def test_the_quick_start_runs_in_the_shell_and_in_python(tmp_path: Path, monkeyp
     names = run_python("quickstart.md")
     assert names["lists"].shape == (2, 20)
     assert names["best"].sentence
+
+
+def test_the_python_of_the_readme_runs() -> None:
+    faiss = pytest.importorskip("faiss")
+    world = cp.make_world(800, 200, seed=2)
+    popularity = np.log1p(world.log.item_counts)[:, None]  # vectors of a model that has learned popularity
+    users = np.hstack([world.user_taste, np.ones((800, 1))]).astype(np.float32)
+    items = np.hstack([world.item_taste, 0.5 * popularity]).astype(np.float32)
+    index = faiss.IndexFlatIP(items.shape[1])
+    index.add(items)
+    vectors = {"user_vectors": users, "item_vectors": items, "log": world.log, "u": users[:5]}
+    fix = run_python("../README.md", index=index, **vectors)["fix"]
+    assert fix.query(users[:5]).shape == (5, items.shape[1])

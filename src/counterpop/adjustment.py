@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError
+from counterpop.presentation import Shown
 
 SegmentBy = Literal["activity", "head-taste"]
 
@@ -36,8 +37,8 @@ class Segments:
         return item, user
 
 
-@dataclass(frozen=True, eq=False)
-class Adjustment:
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjustment(Shown):
     """Two unit vectors and two strengths: all that is needed to remove popularity from a score.
 
     Strength 0 changes nothing, 1 removes the direction, and above 1 it changes sign.

@@ -85,7 +85,7 @@ def _make(
     artifacts.save_split(split, folder / "split")
     reports = {}
     for name, method in RUNS.items():
-        run = train(split, method=method, epochs=epochs, seed=seed, on_progress=on_progress, **SETTINGS)
+        run = train(split, method=method, epochs=epochs, seed=seed, on_progress=on_progress, progress=False, **SETTINGS)
         path = folder / name
         artifacts.save_run(run, path, folder / "split")
         if run.model.dials is not None:

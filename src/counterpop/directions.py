@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from counterpop.embeddings import FloatArray, check_same_ids
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, head
+from counterpop.presentation import Shown
 from counterpop.runs import Model
 
 ItemDirection = Literal[
@@ -22,8 +23,8 @@ RIDGE = 10.0  # in mean squared lengths of the vectors; chosen on validation, se
 TINY = 1e-300  # a penalty for vectors that are all zero, whose regression is then zero
 
 
-@dataclass(frozen=True, eq=False)
-class Directions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Directions(Shown):
     """Two unit vectors (D,): of items the popular direction, of users the conformity direction."""
 
     item: FloatArray

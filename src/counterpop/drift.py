@@ -14,6 +14,7 @@ from counterpop.debiasing.trials import effect_of, measure_on, tune_on
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions, RowIds, pair_keys
+from counterpop.presentation import Shown
 from counterpop.runs import Model
 from counterpop.tuning import Target
 
@@ -27,8 +28,8 @@ SENTENCES: dict[Verdict, str] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Drift:
+@dataclass(frozen=True, eq=False, repr=False)
+class Drift(Shown):
     """An adjustment on new data, compared with the plain vectors and with a new adjustment."""
 
     item_cosine: float

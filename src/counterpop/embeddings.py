@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, Interactions
+from counterpop.presentation import Shown
 
 FloatArray = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Embeddings:
+class Embeddings(Shown):
     """User vectors (U, D) and item vectors (I, D) in float32, in the order of their ids.
 
     A score is the inner product of the two. Vectors must be finite and all of the same width.

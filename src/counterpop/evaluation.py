@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from counterpop.metrics.accuracy import find_hits, hit_rate, ndcg, recall, weigh
 from counterpop.metrics.popularity import HEAD_GROUPS, places_by_group, popularity_groups
 from counterpop.metrics.resampling import PER_USER, RESAMPLES, Interval, batches, intervals_of, quantiles, resamples_of
 from counterpop.panels import Sample, Users, hold_panel
+from counterpop.presentation import Pictured, Shown
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
 
@@ -25,8 +26,8 @@ On = Literal["valid", "test", "ordinary"]
 TEST_STREAM = 301
 
 
-@dataclass(frozen=True, eq=False)
-class Measures:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measures(Shown):
     """The metrics of a set of lists: means over users, metrics of all lists together, 95 % bootstrap intervals."""
 
     recall: float
@@ -47,18 +48,17 @@ class Measures:
     """(B,) positions of the users: those with at least one held-out item."""
     weights: NDArray[np.float64]
     """(B,) how much each user counts: 1, unless the held-out pairs have weights (see `weigh_hits`)."""
-    held: str
+    held: str = field(repr=False)
     """A fingerprint of the held-out pairs and the length of the lists; only equal ones can be compared."""
 
     def to_json(self) -> dict[str, Any]:
         """The metrics without the arrays."""
-        names = (*PER_USER, "coverage", "gini")
-        figures: dict[str, Any] = {name: getattr(self, name) for name in names}
+        figures: dict[str, Any] = {name: getattr(self, name) for name in (*PER_USER, "coverage", "gini")}
         return figures | {"groups": [dict(g) for g in self.groups], "intervals": dict(self.intervals)}
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Pictured):
     """One model, plain and adjusted, on the same users."""
 
     k: int
@@ -68,7 +68,7 @@ class Evaluation:
     plain: Measures
     adjusted: Measures
     comparison: Mapping[str, Mapping[str, float]]
-    """Adjusted minus plain: see `compare`."""
+    """Adjusted minus plain: see `contrast`."""
     gain: Mapping[str, float] | None = None
     """How much recall changes, relative to plain: see `relative_change`."""
     even: bool = False
@@ -163,7 +163,7 @@ def evaluate(
         measure_model(model, held, k, log=log, **how) for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
     )
     can_price = on != "ordinary" and known.ordinary is not None and (recommender.trial or not recommender.refit)
-    figures = before, after, compare(after, before, seed=seed)
+    figures = before, after, contrast(after, before, seed=seed)
     return Evaluation(
         *(k, on, *strengths, *figures),
         gain=relative_change(after, before, seed=seed),
@@ -264,7 +264,7 @@ def measure(
     )
 
 
-def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
+def contrast(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
     """For each metric that is a mean over users: first - second, its 95 % interval, and a paired p-value.
 
     The interval is a bootstrap over users. The p-value is from a paired randomisation test: how often differences

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.errors import InputError, UnknownIdError
+from counterpop.presentation import Pictured
 
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -22,7 +23,7 @@ HEAD_SHARE = 0.8  # the paper's rule: popular items hold the first 80 % of the i
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Interactions:
+class Interactions(Pictured):
     """A log as positions: each (user, item) pair once, rows sorted by user and then by item.
 
     `user_ids[user_ix[n]]` and `item_ids[item_ix[n]]` are the outside ids of row n. Parts of a split share their ids, so

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpop.embeddings import FloatArray
+from counterpop.presentation import Shown
 
 Weighting = Literal["slope", "count"]
 PULL, PUSH, PULL_SLOPE, PUSH_SLOPE = range(4)  # the four sums of a row, in every engine
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ledger:
+class Ledger(Shown):
     """Sums over the training triples (u, i seen, j not seen), for every item and every user.
 
     An item adds up the user vector p (normalised where training normalised it): its *pull* over the triples
@@ -60,8 +61,8 @@ class Ledger:
         return sums[:, which] if self.scale == 1 else sums[:, which] * np.float32(self.scale)
 
 
-@dataclass(frozen=True, eq=False)
-class GradientPicture:
+@dataclass(frozen=True, eq=False, repr=False)
+class GradientPicture(Shown):
     """The paper's Figure 1: for every item, how its pull and push lie to their sum, and how long they are."""
 
     cosine_pull: NDArray[np.float64]

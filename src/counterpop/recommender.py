@@ -28,7 +28,7 @@ class Explained(NamedTuple):
     adjusted_score: float
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recommender(Adjustment):
     """An adjustment together with the vectors it is for and what their users have already seen.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.interactions import Ids
 from counterpop.ledger import Ledger
+from counterpop.presentation import Pictured, Shown
 
 Strengths = tuple[float, ...]
 
@@ -19,8 +20,8 @@ STRENGTHS: Strengths = tuple(round(0.2 * n, 1) for n in range(11))  # the paper'
 FIXED: Strengths = (0.0,)  # of a side that is left as it is
 
 
-@dataclass(frozen=True, eq=False)
-class Dials:
+@dataclass(frozen=True, eq=False, repr=False)
+class Dials(Shown):
     """What `tune` may turn on a trained model without training it again: a grid of strengths for each side."""
 
     item_strengths: Strengths = FIXED
@@ -32,8 +33,8 @@ class Dials:
 BOTH_SIDES = Dials(STRENGTHS, STRENGTHS)  # the paper's: both directions, each with its whole grid
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Shown):
     """Vectors, the ledger if training kept one, and the dials if there is anything to tune."""
 
     embeddings: Embeddings
@@ -69,8 +70,8 @@ def model_of(tensors: Mapping[str, NDArray[Any]], user_ids: Ids, item_ids: Ids) 
     return Model(Embeddings(tensors["user_vectors"], tensors["item_vectors"], user_ids, item_ids), ledger, dials)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Pictured):
     """What `train` gives back.
 
     `model` was trained on the train part: strengths are tuned on it. With a refit, `refit` was trained again

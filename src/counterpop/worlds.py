@@ -22,6 +22,7 @@ from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import IntArray, Interactions, pairs_of, places_in_groups
 from counterpop.kernels.alias import alias_table
+from counterpop.presentation import Shown
 
 Positions = NDArray[np.integer]
 BLOCK = 1 << 22  # numbers in the largest array of a block: 16 MiB in float32
@@ -31,8 +32,8 @@ SPREAD = 0.7  # standard deviation of log activity: the most active tenth of use
 ITEM_STREAM, USER_STREAM, DRAW_STREAM = range(200, 203)
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
+@dataclass(frozen=True, eq=False, repr=False)
+class Truth(Shown):
     """What users truly like and what they are shown: the law that logs are drawn by."""
 
     user_taste: FloatArray
@@ -70,7 +71,7 @@ class Truth:
         return top
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class World(Truth):
     """A truth, and one log drawn from it."""
 

@@ -40,7 +40,7 @@ _ARRAYS = ("exposure", "users", "weights")
 _PLAIN = ("target", "k", "agreement", "sample", "point", "allowed_price", "floor")  # in effect.json as they are
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class SavedDebiasing(Saved):
     """The content of a folder that `debias` wrote."""
 

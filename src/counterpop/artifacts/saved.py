@@ -11,6 +11,7 @@ from typing import Any
 from counterpop.evaluation import On
 from counterpop.interactions import Interactions
 from counterpop.ledger import Ledger
+from counterpop.presentation import Shown
 from counterpop.recommender import Recommender
 from counterpop.splits import Development
 from counterpop.tuning import Grid
@@ -18,8 +19,8 @@ from counterpop.tuning import Grid
 HeldOut = Sequence[tuple[Recommender, Interactions]]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Saved(ABC):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Saved(Shown, ABC):
     """The content of a folder, except its test part (see `load_tested`)."""
 
     path: Path

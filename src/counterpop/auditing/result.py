@@ -20,11 +20,12 @@ from counterpop.interactions import Ids, IntArray
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import mean_by_rank
 from counterpop.panels import Sample
+from counterpop.presentation import Pictured
 from counterpop.readers import Labels
 
 
-@dataclass(frozen=True, eq=False)
-class Audit:
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Pictured):
     """What lists expose, compared with what their users chose."""
 
     k: int

@@ -6,39 +6,21 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from counterpop.training import Progress as TrainingProgress
+from counterpop.progress import Report, training_bar
 
 console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)  # progress and notes
 output = Console(soft_wrap=True, markup=False, highlight=False)  # results
 LONG = 10.0  # seconds: a phase that takes longer is summed up
 
 
-@contextmanager
-def training_progress() -> Iterator[Callable[[TrainingProgress], None]]:
-    """A progress bar with epoch, loss, best validation recall and time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        TextColumn("{task.fields[best]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bars:
-        tasks = {}
-
-        def show(progress: TrainingProgress) -> None:
-            if progress.stage not in tasks:
-                tasks[progress.stage] = bars.add_task(progress.stage, total=progress.epochs, loss=0.0, best="")
-            best = "" if progress.best is None else f"validation recall {progress.best:.4f}"
-            bars.update(tasks[progress.stage], completed=progress.epoch, loss=progress.loss, best=best)
-
-        yield show
+def training_progress() -> AbstractContextManager[Report]:
+    """A progress bar on stderr with epoch, loss, best validation recall and time left."""
+    return training_bar(console)
 
 
 @contextmanager

@@ -32,6 +32,8 @@ from counterpop.errors import CounterpopWarning
 from counterpop.evaluation import Measures
 from counterpop.interactions import Interactions, RowIds
 from counterpop.ledger import Ledger
+from counterpop.presentation import Pictured
+from counterpop.progress import telling
 from counterpop.recommender import Recommender
 from counterpop.runs import Model
 from counterpop.segmentation import choose_segments, divide
@@ -54,8 +56,8 @@ from counterpop.tuning import (
 LEAST_AGREEMENT = 0.55  # chosen on validation: see experiments/debias_without_holdout.md
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Debiasing(Recommender):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Debiasing(Recommender, Pictured):
     """An adjustment of vectors trained by another model, with its measured effect.
 
     If no significant gain was found the strengths are 0: leave the vectors as they are.
@@ -199,6 +201,7 @@ def debias(
     user_ids: RowIds = None,
     item_ids: RowIds = None,
     ledger: Ledger | None = None,
+    progress: bool = True,
     **settings: Unpack[DebiasOptions],
 ) -> Debiasing:
     """A tuned adjustment of given vectors, and its effect on users on whom nothing was tuned.
@@ -217,23 +220,38 @@ def debias(
     intervals that do not overlap) or the price is too high, the strengths are 0. Segments of users get their own
     strengths if that is better than one pair for all, tuned and tested the same way. If there are very many users and
     items, both halves are samples: see `panels` and `Debiasing.sample`.
+
+    A terminal or a notebook shows the stages, unless `progress` is False or `report` is a function of your own.
     """
-    chosen = DebiasSettings.of(settings, debias)
+    with telling(progress and "report" not in settings) as tell:
+        chosen = DebiasSettings.of({"report": tell, **settings}, debias)
+        return _debias((user_vectors, item_vectors), interactions, holdout, (user_ids, item_ids), ledger, chosen)
+
+
+def _debias(
+    matrices: tuple[NDArray[np.floating], NDArray[np.floating]],
+    interactions: Interactions,
+    holdout: Interactions | None,
+    ids: tuple[RowIds, RowIds],
+    ledger: Ledger | None,
+    chosen: DebiasSettings,
+) -> Debiasing:
+    """The same with settings that were read."""
     if chosen.point == "gain" and not chosen.floor:
         if chosen.target not in ("recall", "hit_rate", "ndcg"):
             text = (
                 f"the target {chosen.target} without a limit takes the strengths that move it most, at any cost in "
                 "accuracy; point='balanced' or a floor such as recall=0.95 limits the cost"
             )
-            warnings.warn(CounterpopWarning(text), stacklevel=2)
+            warnings.warn(CounterpopWarning(text), stacklevel=3)
         elif holdout is None:
             text = "far along the grid, a gain that is judged without a later log may be none; pass a holdout"
-            warnings.warn(CounterpopWarning(text), stacklevel=2)
-    vectors = as_embeddings(user_vectors, item_vectors, interactions, user_ids, item_ids)
+            warnings.warn(CounterpopWarning(text), stacklevel=3)
+    vectors = as_embeddings(*matrices, interactions, *ids)
     log = in_order_of(interactions, vectors, chosen.drop_unknown)
     check_fit(vectors, log, chosen.seed)
     if ledger is not None:
-        ledger = sort_ledger(ledger, interactions, user_ids, item_ids)
+        ledger = sort_ledger(ledger, interactions, *ids)
     later = None if holdout is None else in_order_of(holdout, vectors, chosen.drop_unknown)
     trial = hold_out(log, later, chosen.seed, chosen.users)
     directions = find_directions(Model(vectors, ledger), log, chosen.item_direction, chosen.user_direction)

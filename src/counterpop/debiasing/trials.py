@@ -13,10 +13,11 @@ from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import InputError, check_settings
-from counterpop.evaluation import Measures, compare, measure
+from counterpop.evaluation import Measures, contrast, measure
 from counterpop.interactions import IntArray, Interactions, pair_keys, rows_of
 from counterpop.metrics.resampling import PER_USER
 from counterpop.panels import Users, choose_users
+from counterpop.presentation import Shown
 from counterpop.ranking import rank, tie_order
 from counterpop.segmentation import regroup
 from counterpop.splits import LATER, Development, Split, SplitManifest, draw_by_item
@@ -37,7 +38,7 @@ from counterpop.tuning import (
 # Pairs drawn from the log itself if there is no later one: at least this many of every item, and this many in
 # total unless that is more than a share of the log; never more than half of an item's pairs.
 LEAST_OF_EACH, ENOUGH_PAIRS, MOST_OF_LOG = 2, 50_000, 0.2
-SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (README)
+SIGNIFICANT = 0.01  # chosen after seeing data: at .05 one BPR model was adjusted and lost .003 (docs/debias.md)
 SPARE = 2.0  # standard errors below the limit on the price, without a later log: rebuilt vectors are not the given ones
 USER_STREAM, PAIR_STREAM = 500, 501
 PART_NAMES = "uniform", "ordinary"
@@ -71,8 +72,8 @@ class DebiasSettings(PointSettings):
         return cls(**settings)
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
+@dataclass(frozen=True, eq=False, repr=False)
+class Effect(Shown):
     """A model before and after, on the same held-out pairs of users on whom nothing was tuned."""
 
     plain: Measures
@@ -232,4 +233,4 @@ def measure_on(
 
 def effect_of(plain: Measures, adjusted: Measures, settings: DebiasSettings) -> Effect:
     """The effect, with the paired tests."""
-    return Effect(plain, adjusted, compare(adjusted, plain, seed=settings.seed))
+    return Effect(plain, adjusted, contrast(adjusted, plain, seed=settings.seed))

@@ -19,7 +19,7 @@ from counterpop.paper.datasets import checksum, draw_intervened, everybody, find
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
 from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
 from counterpop.paper.published import DATASETS, METRICS
-from counterpop.paper.uncertainty import pack, resample
+from counterpop.uncertainty import pack, resample
 
 K = 20
 POPULARITY_RESAMPLES = 200  # for the intervals of popularity groups
@@ -308,7 +308,7 @@ class Bench:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
             point = self.cache.folder / f"{digest([name, resolve(settings), refit])}.checkpoint"
             more: dict[str, Any] = {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
-            run = cp.train(known, refit=refit, on_progress=show, **more, **dict(settings) | fixed)
+            run = cp.train(known, refit=refit, on_progress=show, progress=False, **more, **dict(settings) | fixed)
         point.unlink(missing_ok=True)
         return run
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import Ids, IntArray, Interactions
+from counterpop.presentation import Shown
 from counterpop.readers.columns import column_names, open_source, read_columns
 from counterpop.readers.tables import Roles
 
@@ -20,8 +21,8 @@ MOST_VALUES = 100  # of a column that is read as categories without being asked 
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
-@dataclass(frozen=True, eq=False)
-class Category:
+@dataclass(frozen=True, eq=False, repr=False)
+class Category(Shown):
     """One column of categories: a genre, a provider, an age group."""
 
     values: list[str]
@@ -30,8 +31,8 @@ class Category:
     """(N,) the position of each id's category in `values`; -1 if it has none."""
 
 
-@dataclass(frozen=True, eq=False)
-class Labels:
+@dataclass(frozen=True, eq=False, repr=False)
+class Labels(Shown):
     """What a table says about ids, in their order."""
 
     names: list[str | None]

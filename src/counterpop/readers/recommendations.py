@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions, as_ids, places_in_groups
+from counterpop.presentation import Shown
 from counterpop.readers.columns import each_column
 from counterpop.readers.ids import index_ids
 from counterpop.readers.tables import Roles
@@ -19,8 +20,8 @@ from counterpop.readers.tables import Roles
 BLOCK_USERS = 1 << 16  # whose lists are sorted at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Recommendations:
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendations(Shown):
     """Lists of any system, as positions in a log."""
 
     lists: IntArray

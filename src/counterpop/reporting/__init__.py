@@ -12,14 +12,57 @@ from counterpop.errors import InputError
 from counterpop.outputs import replacing
 from counterpop.readers import Labels
 from counterpop.reporting.audit_tables import audit_table, changes_table, history_table
+from counterpop.reporting.comparing import comparison_sentences, comparison_sheet, printed_table, write_comparison
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.printing import print_page
-from counterpop.reporting.summary import summarise
+from counterpop.reporting.summary import summarise, summarise_run
 from counterpop.reporting.tables import comparison_table, gain_and_price
+from counterpop.runs import Run
+from counterpop.splits import Split
+from counterpop.tuning import Tuned
 
 __all__ = ["RunReport", "audit_table", "changes_table", "comparison_table", "gain_and_price", "history_table"]
-__all__ += ["summarise"]
+__all__ += ["comparison_sentences", "comparison_sheet", "printed_table", "write_comparison"]
+__all__ += ["report", "summarise", "summarise_run"]
 __all__ += ["debiasing_page", "write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
+
+
+Page = str | Path | Run | Debiasing | Audit
+"""What a page can be about: a run folder, a run, a result of `debias`, an audit."""
+
+
+def report(
+    subject: Page | Sequence[str | Path] | Mapping[str, Audit],
+    path: str | Path,
+    *,
+    split: Split | None = None,
+    tuned: Tuned | None = None,
+    k: int = 20,
+    seed: int = 0,
+) -> Path:
+    """Writes one HTML page, which opens in any browser without a network, and returns its path.
+
+    `subject` is a run folder or several, which are compared; a run in memory, together with its `split` and, if it was
+    tuned, with what `tune` returned; a result of `debias`; an audit, or several of the same log by name. `k` and `seed`
+    are those of `evaluate`, for runs.
+    """
+    target = Path(path)
+    if isinstance(subject, Debiasing):
+        write_debiasing(subject, target)
+    elif isinstance(subject, Audit):
+        write_audit({"Recommendations": subject}, target)
+    elif isinstance(subject, Mapping):
+        write_audit(subject, target)
+    elif isinstance(subject, Run):
+        if split is None:
+            raise InputError(
+                "a run is measured on test for its page, which takes its split: report(run, path, split=...)"
+            )
+        write_report([summarise_run(subject, split, tuned, k, seed)], target)
+    else:
+        folders = [subject] if isinstance(subject, str | Path) else subject
+        write_report([summarise(folder, k, seed) for folder in folders], target)
+    return target
 
 
 def write_report(

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from counterpop.interactions import BoolArray, Interactions, gini, join, pair_keys
+from counterpop.presentation import Shown
 
 LATER = "even draw from a later log"  # the protocol of parts that `debias` drew from a holdout
 
 
-@dataclass(frozen=True, eq=False)
-class Development:
+@dataclass(frozen=True, eq=False, repr=False)
+class Development(Shown):
     """What training and tuning may see."""
 
     train: Interactions
@@ -93,8 +94,8 @@ class SplitManifest:
         return drawn_evenly and self.settings.get("proportion", 1) == 1
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
+@dataclass(frozen=True, eq=False, repr=False)
+class Split(Shown):
     """The parts of one log; all share its ids."""
 
     development: Development

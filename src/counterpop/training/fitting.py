@@ -15,13 +15,14 @@ import numpy as np
 from counterpop.errors import CounterpopWarning, InputError, check_settings
 from counterpop.interactions import Interactions
 from counterpop.kernels.threads import core_count
+from counterpop.progress import Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import ENCODER, find_backbone
 from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
-from counterpop.training.loop import Look, Progress, Report, begin, memory_errors, train_and_choose, train_for
+from counterpop.training.loop import Look, begin, memory_errors, train_and_choose, train_for
 from counterpop.training.racing import race
 from counterpop.training.settings import Settings, TrainOptions
 
@@ -43,7 +44,8 @@ def train(
     refit: bool = True,
     ensemble: int = 1,
     reduce: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Report | None = None,
+    progress: bool = True,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     should_stop: Callable[[], bool] | None = None,
@@ -69,6 +71,9 @@ def train(
     brings its width down to this number: see `reduce_width`. The run's settings then name the members, with the
     validation recall of each, of all together, and after the reduction. `history` is that of the first member.
 
+    A terminal or a notebook shows progress, unless `progress` is False or `on_progress` is a function of your own,
+    which is called after every epoch.
+
     `checkpoint` is a file that is written at looks at validation, as often as 1.5 % of the time allow. With `resume`, a
     training that was stopped or killed goes on from it, and on the CPU with as many threads it ends with the same bits.
     Finished members of an ensemble are kept beside it. The files stay until you delete them. `should_stop` is asked
@@ -82,11 +87,10 @@ def train(
     _check_split(known, candidates[0], refit)
     if not isinstance(ensemble, int) or ensemble < 1:
         raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
-    report = on_progress or (lambda progress: None)
     key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
     key |= {"cores": core_count(), "ensemble": ensemble}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
-    with memory_errors(candidates[0]):
+    with memory_errors(candidates[0]), following(on_progress, progress) as report:
         raced = race(known, candidates, _budget(known, candidates), report, encoder, point)
         look, members = Look(known, raced.winner), list[Run]()
         for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):

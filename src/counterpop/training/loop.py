@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from counterpop.errors import InputError
+from counterpop.progress import Progress, Report
 from counterpop.runs import Model
 from counterpop.splits import Development
 from counterpop.training.backbones import find_backbone
@@ -20,25 +20,7 @@ from counterpop.training.checkpoints import Checkpoint
 from counterpop.training.settings import Settings
 from counterpop.tuning import Grid, choose_strengths
 
-Report = Callable[["Progress"], None]
-
 CHECK_USERS = 4000  # a look at validation needs no more
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where training stands, after each epoch."""
-
-    stage: str
-    """"train"; "refit" for the second training on train + validation; "race 1 of 3" while settings are compared.
-    Of an ensemble with the member: "train 2 of 5"."""
-    epoch: int
-    epochs: int
-    loss: float
-    best: float | None
-    """The best validation metric so far."""
-    seconds: float
-    """Of this epoch."""
 
 
 def begin(start: Start) -> Trainable:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from counterpop.errors import InputError
+from counterpop.progress import Progress, Report
 from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint
-from counterpop.training.loop import Look, Progress, Report, begin, run_epochs
+from counterpop.training.loop import Look, begin, run_epochs
 from counterpop.training.settings import Settings
 from counterpop.tuning import PRICE
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from counterpop.errors import InputError, check_settings
+from counterpop.progress import Progress, Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.checkpoints import Interrupted
 from counterpop.training.fitting import candidates_of, read_settings, train
-from counterpop.training.loop import Progress, Report
 from counterpop.training.racing import try_settings
 from counterpop.training.settings import Settings, TrainOptions
 
@@ -114,6 +114,7 @@ def search(
     ensemble: int | None = None,
     reduce: int | None = None,
     on_progress: Report | None = None,
+    progress: bool = True,
     checkpoint: str | Path | None = None,
     resume: bool = True,
     should_stop: Callable[[], bool] | None = None,
@@ -130,7 +131,8 @@ def search(
     leaderboard and how much each setting matters.
 
     With `storage`, the name of a file, an interrupted search goes on where it stopped; its last training goes on from
-    `checkpoint` unless `resume` is False. `should_stop` is asked after every epoch, as in `train`. Never looks at test.
+    `checkpoint` unless `resume` is False. `should_stop` is asked after every epoch and progress shown as in `train`.
+    Never looks at test.
     Limit: what is tried depends on the speed of the machine, so a second search may choose other settings.
     """
     if not 0 < minutes < math.inf:
@@ -141,14 +143,14 @@ def search(
     stop = should_stop or (lambda: False)
 
     def report(progress: Progress) -> None:
-        if on_progress is not None:
-            on_progress(progress)
+        show(progress)
         if stop():
             kept = f"; {storage} keeps what was tried, and the same call goes on from it" if storage else ""
             raise Interrupted(f"the search was stopped{kept}")
 
     first = read_settings(dict(space.given)).to_json()
-    with _studies(storage, {name: first[name] for name in ("seed", "method", *space.given)}) as studies:
+    fixed = {name: first[name] for name in ("seed", "method", *space.given)}
+    with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
         if "last" not in studies[0].user_attrs:
             clock = _Clock(60 * minutes, studies, report)
             _play_rounds(known, space, clock)
@@ -158,7 +160,7 @@ def search(
         rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies)]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
     how: dict[str, Any] = {"refit": refit, "reduce": reduce, "on_progress": on_progress, "should_stop": should_stop}
-    how |= {"checkpoint": checkpoint, "resume": resume}
+    how |= {"checkpoint": checkpoint, "resume": resume, "progress": progress}
     run = train(known, **how, **dict(space.given) | last)
     return replace(run, settings=run.settings | {"search": found | {"sentence": _sentence(rows, last["ensemble"])}})
 

@@ -13,6 +13,7 @@ from counterpop.evaluation import Measures
 from counterpop.interactions import Interactions
 from counterpop.metrics.resampling import PER_USER
 from counterpop.panels import Sample, Users, hold_panel
+from counterpop.presentation import Pictured
 from counterpop.recommender import Recommender
 from counterpop.runs import BOTH_SIDES, FIXED, Dials, Run, Strengths
 from counterpop.splits import Development, Split
@@ -131,8 +132,8 @@ class TuneSettings(PointSettings):
         return ((self.item_direction, self.user_direction),)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Tuned(Recommender):
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Tuned(Recommender, Pictured):
     """A recommender with the grid that its strengths were chosen from, and why these were chosen."""
 
     grid: Grid

@@ -19,6 +19,7 @@ from counterpop.kernels.threads import core_count, in_stretches
 from counterpop.metrics.accuracy import ideal_dcg
 from counterpop.metrics.popularity import HEAD_GROUPS, popularity_groups
 from counterpop.metrics.resampling import PER_USER
+from counterpop.presentation import Pictured
 from counterpop.ranking import score_blocks, tie_order
 from counterpop.runs import STRENGTHS, Strengths
 
@@ -28,8 +29,8 @@ LOWER_IS_BETTER = ("average_popularity", "gini")
 EXPOSURE_BYTES = 1 << 30  # for the counts of all threads together
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
+@dataclass(frozen=True, eq=False, repr=False)
+class Grid(Pictured):
     """Every metric at every pair of strengths: `values[name][a, b]` for item strength a, user strength b."""
 
     item_strengths: Strengths
