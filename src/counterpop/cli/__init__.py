@@ -25,6 +25,7 @@ COMMANDS = {
     "tune": "Choose the strengths of a run on its validation part.",
     "correct": "Apply a common popularity correction to a run, for comparison.",
     "evaluate": "Measure a model on held-out data, plain and adjusted.",
+    "compare": "Compare models, of one seed or many, with paired tests.",
     "recommend": "Write lists of recommendations.",
     "debias": "Debias vectors trained by any other model.",
     "audit": "Audit what a model, vectors or lists of recommendations expose.",
