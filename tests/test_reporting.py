@@ -16,7 +16,7 @@ from rich.console import Console
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE
 from counterpop.errors import InputError
-from counterpop.evaluation import compare
+from counterpop.evaluation import contrast
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import (
@@ -135,7 +135,7 @@ def test_table_contains_the_numbers_of_the_evaluation(report: RunReport, other: 
         for side in (one.plain, one.adjusted)
         for metric in LABELS
     ]
-    first_minus_second = compare(report.evaluation.adjusted, other.evaluation.adjusted)
+    first_minus_second = contrast(report.evaluation.adjusted, other.evaluation.adjusted)
     for rows in (report.evaluation.comparison, other.evaluation.comparison, first_minus_second):
         expected += [rows[metric]["difference"] for metric in PER_USER]
     assert render(*(replace(one, catalogue=None) for one in (report, other))).values() == expected
