@@ -273,6 +273,13 @@ def test_copied_vectors_need_no_file(folder: Path, fix: cp.Debiasing, tmp_path: 
         cp.load(tmp_path / "bare")
 
 
+def test_mapped_files_give_the_same(folder: Path, fix: cp.Debiasing, tmp_path: Path) -> None:
+    """As the processes of `serve --workers` load it."""
+    cp.save_adjustment(fix, tmp_path / "copy", copy_vectors=True)
+    for path in (tmp_path / "copy", folder / "FIX"):
+        same(load_saved(path, mapped=True).recommender(), fix)
+
+
 def test_the_copy_option_writes_the_vectors(folder: Path, tmp_path: Path) -> None:
     vectors = ("--user-vectors", folder / "users.npz", "--item-vectors", folder / "items.npz")
     log = ("--interactions", folder / "log.parquet", "--user", "who")

@@ -54,6 +54,7 @@ LAYERS = [
     "paper",
     "serving",
     "demo",
+    "doctor",
     "cli",
     "__main__",
 ]

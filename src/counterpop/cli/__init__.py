@@ -32,6 +32,8 @@ COMMANDS = {
     "audit-history": "Show how audits changed over time, from a folder of them.",
     "report": "Compare models on one self-contained page.",
     "serve": "Serve recommendations over HTTP, with a dashboard.",
+    "doctor": "Check this installation: versions, extras, disk, and a self-test.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
     "paper": "Reproduce the tables and figures of the paper, next to the published numbers.",
 }
 
@@ -112,6 +114,9 @@ def _check_numbers(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if isinstance(value, Mapping):
             _check_numbers(value)
+        elif isinstance(value, tuple):
+            for one in value:
+                _check_numbers({name: one})
         elif isinstance(value, float) and not math.isfinite(value):
             raise click.UsageError(f"--{name.replace('_', '-')} must be a finite number, got {value}")
 
