@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := .venv-kernels
 
-.PHONY: demo test test-kernels crash bench paper lint docs tutorials dist clean
+.PHONY: demo test test-kernels crash soak bench paper lint docs tutorials dist clean
 
 demo: $(VENV)/.core
 	$(BIN)/counterpop demo --out demo --force
@@ -23,9 +23,16 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-# Kills, full disks, damaged files and storms of readers, many times over; takes about an hour. docs/reliability.md
+# Kills, full disks, damaged files, storms of readers and odd requests, many times over; ends with a table of counts for
+# docs/reliability.md, which also says how to run one part. PART is a share of the whole.
+PART ?= 1
 crash: $(VENV)/.test
-	COUNTERPOP_CRASH=100 $(BIN)/python -m pytest tests/crash -s
+	COUNTERPOP_CRASH=$(PART) $(BIN)/python -m pytest tests/crash
+
+# The server under mixed load, with probes beside it.
+MINUTES ?= 30
+soak: $(VENV)/.test
+	$(BIN)/python tests/crash/soak.py --minutes $(MINUTES)
 
 # The documentation site, in site/. Broken links and anchors, and every other warning, are errors.
 docs: $(VENV)/.docs

@@ -5,6 +5,7 @@
 The package is taken from this checkout instead of the package index.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ pl.DataFrame({"user_id": log.user_ids[log.user_ix], "item_id": log.item_ids[log.
 
 
 def run(page: str) -> None:
+    os.environ.pop("PYTHONPATH", None)  # what is installed, not the sources
     text = (DOCS / page).read_text(encoding="utf-8")
     (extras,) = re.findall(r"pip install '?counterpop(\[[\w,]+\])?'?(?:`|$)", text, re.MULTILINE)[:1]
     with tempfile.TemporaryDirectory() as folder:
@@ -32,10 +34,9 @@ def run(page: str) -> None:
         subprocess.run(install, check=True)
         installed = time.perf_counter()
         subprocess.run([bin / "python", "-c", LOG], cwd=folder, check=True)
-        for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            if language == "sh":
-                for line in block.splitlines():
-                    subprocess.run([bin / "counterpop", *line.split()[1:]], cwd=folder, check=True)
+        for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            for line in block.splitlines():
+                subprocess.run([bin / "counterpop", *line.split()[1:]], cwd=folder, check=True)
         blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
         subprocess.run([bin / "python", "-c", "\n".join(blocks)], cwd=folder, check=True)
         print(f"{page}: installed in {installed - start:.0f} s, ran in {time.perf_counter() - installed:.0f} s")

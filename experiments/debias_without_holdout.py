@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix
 
 import counterpop as cp
-from counterpop.evaluation import compare, measure_model
+from counterpop.evaluation import contrast, measure_model
 from counterpop.splits import draw_by_item
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -78,7 +78,7 @@ def evenly(test: cp.Interactions) -> cp.Interactions:
 
 
 def effect(plain: cp.Measures, adjusted: cp.Measures) -> str:
-    p = compare(adjusted, plain)["recall"]["p_value"]
+    p = contrast(adjusted, plain)["recall"]["p_value"]
     return f"{plain.recall:.4f} -> {adjusted.recall:.4f} ({'p < .001' if p < 0.001 else f'p = {p:.3f}'[:9]})"
 
 

@@ -265,7 +265,7 @@ def test_the_record_keeps_what_was_stated_and_measured(world: Path, tmp_path: Pa
     assert record["result"]["tail_share"]["value"] == told["tail_share"]
     assert record["result"]["tail_share"]["interval"] == told["intervals"]["tail_share"]
     page = (tmp_path / "page.html").read_text()
-    assert "<h1>lists: what is recommended, and to whom?</h1>" in page
+    assert "<title>lists: what is recommended, and to whom?</title>" in page
     assert "A. Reader" in page and "not stated" in page and "One country." in page
     for text, sentence in (("x = 1", "it has 'x'"), ("x = ", "is not TOML")):
         (tmp_path / "wrong.toml").write_text(text)

@@ -295,9 +295,9 @@ def test_items_by_name(folder: Path, inputs: Inputs, page: Cells) -> None:
     assert [row["item"] for row in told["over_exposed"]] == inputs.items[over].tolist()
     never = sorted(np.flatnonzero(exposed == 0), key=lambda i: (-inputs.counts[i], i))[:20]
     assert [row["item"] for row in told["never_recommended"]] == inputs.items[never].tolist()
-    for i in [*over, *never]:
+    for i in [*over[:10], *never[:10]]:
         item = inputs.items[i]
-        name = f"Film, no. {item - 1000}" if item < 1000 + N_ITEMS - 5 else ""
+        name = f"Film, no. {item - 1000}" if item < 1000 + N_ITEMS - 5 else "item "
         text = next(text for text, _ in page.rows if text.startswith(f"{name}{item}"))
         assert f"{inputs.counts[i]:,}" in text and f"{exposed[i]:,}" in text and f"{expected[i]:,.1f}" in text
 

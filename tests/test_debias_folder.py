@@ -273,6 +273,13 @@ def test_copied_vectors_need_no_file(folder: Path, fix: cp.Debiasing, tmp_path: 
         cp.load(tmp_path / "bare")
 
 
+def test_mapped_files_give_the_same(folder: Path, fix: cp.Debiasing, tmp_path: Path) -> None:
+    """As the processes of `serve --workers` load it."""
+    cp.save_adjustment(fix, tmp_path / "copy", copy_vectors=True)
+    for path in (tmp_path / "copy", folder / "FIX"):
+        same(load_saved(path, mapped=True).recommender(), fix)
+
+
 def test_the_copy_option_writes_the_vectors(folder: Path, tmp_path: Path) -> None:
     vectors = ("--user-vectors", folder / "users.npz", "--item-vectors", folder / "items.npz")
     log = ("--interactions", folder / "log.parquet", "--user", "who")
@@ -347,3 +354,13 @@ def test_several_runs_are_audited_together(tmp_path: Path, split: cp.Split, fold
     refused = call("audit", tmp_path / "plain", folder / "FIX")
     assert refused.exit_code == 1
     assert "only for the same items, but FIX has other items than plain; audit them separately" in refused.stderr
+
+
+def test_an_untuned_run_warns_once_when_it_is_served(tmp_path: Path, split: cp.Split) -> None:
+    cp.save_run(cp.train(split, method="gradient", epochs=2, dim=4), tmp_path / "run", split)
+    saved = load_saved(tmp_path / "run")
+    with pytest.warns(cp.CounterpopWarning, match="has not been tuned") as told:
+        saved.recommender()
+    assert len(told) == 1
+    (trial, valid), *_ = saved.held_out()  # a second warning would be an error
+    assert trial.seen is saved.known.train and valid is saved.known.valid

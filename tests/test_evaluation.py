@@ -14,7 +14,7 @@ from builders import make_log, vectors_for
 from counterpop.adjustment import adjust
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
-from counterpop.evaluation import Measures, compare, evaluate, measure, measure_model, relative_change
+from counterpop.evaluation import Measures, contrast, evaluate, measure, measure_model, relative_change
 from counterpop.interactions import Interactions, head
 from counterpop.metrics.resampling import PER_USER
 from counterpop.recommender import Recommender
@@ -131,11 +131,11 @@ def test_a_weight_is_a_number_of_equal_users() -> None:
     )
     for name in PER_USER:
         assert getattr(mine[0], name) == pytest.approx(getattr(theirs[0], name)), name
-        first, second = (compare(*found)[name]["difference"] for found in (mine, theirs))
+        first, second = (contrast(*found)[name]["difference"] for found in (mine, theirs))
         assert first == pytest.approx(second), name
     assert relative_change(*mine)["change"] == pytest.approx(relative_change(*theirs)["change"])
     with pytest.raises(InputError, match="same users"):
-        compare(mine[0], measure(lists, users, train, held))
+        contrast(mine[0], measure(lists, users, train, held))
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
@@ -180,7 +180,7 @@ def test_a_planted_difference_is_found_and_no_other() -> None:
     draw = np.random.default_rng(0)
     base = draw.random(300)
     better = base + 0.05 + 0.1 * draw.normal(size=300)
-    found = compare(measures_of(better), measures_of(base))
+    found = contrast(measures_of(better), measures_of(base))
     row = found["recall"]
     assert set(found) == set(PER_USER)
     assert row["p_value"] == pytest.approx(1 / 2001)
@@ -194,14 +194,14 @@ def test_the_p_value_equals_that_of_all_signs() -> None:
     difference = np.array([0.3, -0.1, 0.25, 0.05, 0.4, -0.2, 0.15, 0.1])
     signs = np.array(list(itertools.product([-1, 1], repeat=8)))
     exact = (np.abs(signs @ difference) >= abs(difference.sum()) - 1e-12).mean()
-    found = compare(measures_of(difference), measures_of(np.zeros(8)), rounds=20_000)["recall"]["p_value"]
+    found = contrast(measures_of(difference), measures_of(np.zeros(8)), rounds=20_000)["recall"]["p_value"]
     assert found == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 20_000))
 
 
 def test_without_a_difference_p_values_are_uniform() -> None:
     draw = np.random.default_rng(1)
     p_values = [
-        compare(measures_of(draw.normal(size=60)), measures_of(draw.normal(size=60)), rounds=200, seed=s)["recall"][
+        contrast(measures_of(draw.normal(size=60)), measures_of(draw.normal(size=60)), rounds=200, seed=s)["recall"][
             "p_value"
         ]
         for s in range(150)
@@ -213,7 +213,7 @@ def test_without_a_difference_p_values_are_uniform() -> None:
 def test_swapping_the_sides_reverses_a_comparison() -> None:
     draw = np.random.default_rng(2)
     one, two = measures_of(draw.random(80)), measures_of(draw.random(80))
-    there, back = compare(one, two)["recall"], compare(two, one)["recall"]
+    there, back = contrast(one, two)["recall"], contrast(two, one)["recall"]
     assert there["difference"] == -back["difference"]
     assert there["p_value"] == back["p_value"]
     assert (there["low"], there["high"]) == pytest.approx((-back["high"], -back["low"]), rel=1e-6)
@@ -224,7 +224,7 @@ def test_only_the_same_users_can_be_compared() -> None:
     other = dataclasses.replace(one, users=np.array([0, 1, 3], np.int32))
     for different in (other, dataclasses.replace(one, held="another part")):
         with pytest.raises(InputError, match="only measures of the same users, held-out pairs and k can be"):
-            compare(one, different)
+            contrast(one, different)
 
 
 # --- a model ---

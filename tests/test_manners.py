@@ -155,7 +155,8 @@ def test_short_tables_hold_the_figures_and_fit_80_columns() -> None:
     found = reports[0].evaluation
     assert f"{found.adjusted.recall:.4f}" in out.getvalue() and "minus second, adjusted" in out.getvalue()
     assert found.gain is not None and f"gain {100 * found.gain['change']:+.1f}" in out.getvalue()
-    bad = [name for one in audits.values() for name, grade in one.grades.items() if grade == "bad"]
+    worst = [one for one in audits.values() if one.verdict.grade == "bad"]
+    bad = [name for one in worst for name, grade in one.grades.items() if grade == "bad"]
     assert bad
     out = StringIO()
     Console(file=out, width=200).print(short_audit_table(audits))

@@ -53,6 +53,7 @@ def results(world: cp.World, split: cp.Split) -> dict[str, Any]:
         "effect": fix.uniform,
         "drift": cp.check_drift(fix, *vectors, split.train),
         "audit": cp.audit_model(best, split.train),
+        "comparison": cp.compare({"tuned": best, "plain": best.with_strengths(0.0, 0.0)}, split),
     }
 
 

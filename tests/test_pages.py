@@ -241,10 +241,33 @@ def test_the_first_screen_shows_the_finding(visit: Any, reports: list) -> None:
     assert len(cards) == len(audits)
     for card, one in zip(cards, audits.values(), strict=True):
         text = card.inner_text().replace("\u00a0", " ")
-        assert one.verdict.headline in text and one.verdict.reasons in text
+        assert one.verdict.headline[1:] in page.inner_text("h1").replace("\u00a0", " ")
         assert f"{1 + one.measures['amplification']:.2f} times" in text
         assert format_figure("tail_share", one.measures["tail_share"]).replace("\u00a0", " ") in text
+        assert one.verdict.reasons in page.inner_text("#part-1").replace("\u00a0", " ")
     assert all(card.bounding_box()["y"] < DESKTOP["height"] for card in cards)
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.parametrize("name", ["report", "debias"])
+def test_verdict_gain_and_price_come_first(visit: Any, reports: list, name: str, size: dict[str, int]) -> None:
+    page = visit(name, size)
+    assert " find " in page.inner_text("h1") and "as traffic is today" in page.inner_text("h1")
+    gain, price = page.locator(".pair .side").all()
+    assert gain.inner_text().startswith("Gain") and price.inner_text().startswith("Price")
+    bottom = price.bounding_box()["y"] + price.bounding_box()["height"]
+    assert bottom < size["height"] * (1 if size is DESKTOP else 1.6)
+    # plain and adjusted have the same colours in bars and charts, light and dark
+    bars = "(those) => those.map((bar) => getComputedStyle(bar).backgroundColor)"
+    colors = {"rgb(200, 105, 28)", "rgb(58, 127, 196)"}
+    assert set(page.locator(".pair .bars i").evaluate_all(bars)) == colors
+    page.emulate_media(color_scheme="dark")
+    assert set(page.locator(".pair .bars i").evaluate_all(bars)) == colors
+    drawn = {f"rgb{tuple(int(c[n : n + 2], 16) for n in (1, 3, 5))}" for c in (figures.PLAIN, figures.ADJUSTED)}
+    assert drawn == colors
+    if name == "report":
+        titles = page.locator(".movers li span").all_inner_texts()
+        assert 0 < len(titles) <= 10 and all(text.startswith(("Title", "item")) for text in titles)
 
 
 def test_text_and_tables_remain_without_scripts(visit: Any) -> None:

@@ -14,14 +14,13 @@ from scipy import stats
 import counterpop as cp
 from counterpop.paper import accuracy, cost, published
 from counterpop.paper.cells import Cell
-from counterpop.paper.latex import latex_table
 from counterpop.paper.pictures import explained_by_one_dial, measure_vectors, picture_gradients
 from counterpop.paper.proportion import PROPORTIONS, crossing
 from counterpop.paper.results import Table, judge, judge_similar
 from counterpop.paper.statistics import draw_negatives
 from counterpop.paper.strengths import step_between
-from counterpop.paper.uncertainty import RESAMPLES, Spread, average, correct, normal, over_seeds, pack, resample, unpack
-from counterpop.paper.writing import format_cell
+from counterpop.reporting.tabular import latex_table
+from counterpop.uncertainty import RESAMPLES, Spread, average, correct, normal, over_seeds, pack, resample, unpack
 
 ROOT = Path(__file__).parents[1]
 
@@ -309,7 +308,7 @@ def test_steps_in_the_grid_have_the_noise_of_the_folds() -> None:
 def test_a_table_in_latex_is_complete_and_escaped() -> None:
     figure = {"mean": 0.12, "low": 0.11, "high": 0.13, "seeds": 3, "mark": "**"}
     table = Table("5 % & more", ("Data_set", "Recall"), [["A", figure], ["A", None], ["B", 0.2]], ("A note: #1.",))
-    text = latex_table(table, "x", format_cell)
+    text = latex_table(table, "x")
     assert text.count(r"\\") == 4 and text.count(" & ") == 4 and r"5 \% \& more" in text and r"Data\_set" in text
     assert r"0.1200$^{{*}{*}}$ {\scriptsize (0.1100 to 0.1300)}" in text and "missing" in text and r"\#1" in text
     assert text.index(r"\toprule") < text.index(r"\midrule") < text.index(r"\bottomrule")

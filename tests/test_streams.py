@@ -18,10 +18,14 @@ from counterpop.artifacts import splits as split_folders
 from counterpop.cli import main
 from counterpop.errors import ArtifactError, CounterpopWarning, InputError
 from counterpop.interactions import Interactions, pair_keys
+from counterpop.kernels.drawing import Triples
+from counterpop.kernels.prefetch import NEAR
 from counterpop.readers import read_interactions, streams
 from counterpop.splits import Split, drawing
 from counterpop.training.backbones import mf
 from counterpop.training.backbones.contract import Start
+from counterpop.training.methods.plain.native import walk
+from counterpop.training.native import Tables
 from counterpop.training.sampling import TripleSampler
 from training_cases import settings_for
 
@@ -250,3 +254,23 @@ def test_a_model_trained_in_helpings_is_as_good(split: Split, monkeypatch: pytes
         recalls.append([run.history[-1]["valid"] for run in runs])
     spread = max(np.std(recalls, axis=1, ddof=1).max(), 0.004)
     assert abs(np.mean(recalls[0]) - np.mean(recalls[1])) < 3 * spread
+
+
+def test_rows_asked_for_ahead_change_nothing() -> None:
+    """The same steps in a table that is too large for the caches and in one that is not."""
+    draw = np.random.default_rng(2)
+    users, items = (draw.normal(size=(n, 32)).astype(np.float32) for n in (50, 70_000))
+    assert items.nbytes > NEAR > items[:100].nbytes
+    columns = [draw.integers(0, n, 500).astype(np.int32) for n in (50, 100, 100)]
+    triples = Triples(*columns, np.arange(500, dtype=np.int32), np.array([0, 500]))
+    none = Tables(*np.zeros((2, 0, 4, 32), np.float32))
+    moved = []
+    for table in (items, items[:100]):
+        tables = Tables(users.copy(), table.copy())
+        walk(
+            *(tables, None, triples, triples.order, (np.float32(0.1), np.float32(0.01))),
+            *((False, True), none, 1, np.empty(0, np.float32)),
+        )
+        moved.append((tables.users, tables.items[:100]))
+    assert np.array_equal(moved[0][0], moved[1][0]) and np.array_equal(moved[0][1], moved[1][1])
+    assert not np.array_equal(moved[0][0], users)

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
         save_tuning,
     )
     from counterpop.auditing import Audit, audit, audit_model
+    from counterpop.comparison import Comparison, compare
     from counterpop.corrections import calibrated_lists, choose_calibration, correct
     from counterpop.debiasing import Debiasing, DebiasSettings, debias
     from counterpop.directions import Directions, find_directions
     from counterpop.drift import Drift, check_drift
     from counterpop.embeddings import Embeddings
     from counterpop.errors import CounterpopError, CounterpopWarning, InputError
-    from counterpop.evaluation import Evaluation, Measures, compare, evaluate, measure
+    from counterpop.evaluation import Evaluation, Measures, contrast, evaluate, measure
     from counterpop.interactions import Interactions, head, join
     from counterpop.ledger import Ledger, gradient_picture
     from counterpop.metrics.popularity import mean_by_rank
@@ -86,13 +87,14 @@ _HOMES = {
     "artifacts": "load load_adjustment load_development load_run "
     "load_split save_adjustment save_run save_split save_tuning",
     "auditing": "Audit audit audit_model",
+    "comparison": "Comparison compare",
     "corrections": "calibrated_lists choose_calibration correct",
     "debiasing": "DebiasSettings Debiasing debias",
     "directions": "Directions find_directions",
     "drift": "Drift check_drift",
     "embeddings": "Embeddings",
     "errors": "CounterpopError CounterpopWarning InputError",
-    "evaluation": "Evaluation Measures compare evaluate measure",
+    "evaluation": "Evaluation Measures contrast evaluate measure",
     "interactions": "Interactions head join",
     "ledger": "Ledger gradient_picture",
     "metrics.popularity": "mean_by_rank",
@@ -124,6 +126,7 @@ __all__ = [
     "Adjustment",
     "Audit",
     "CausE",
+    "Comparison",
     "CounterpopError",
     "CounterpopWarning",
     "DebiasSettings",
@@ -161,6 +164,7 @@ __all__ = [
     "choose_strengths",
     "combine",
     "compare",
+    "contrast",
     "correct",
     "debias",
     "evaluate",

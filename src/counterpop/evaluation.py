@@ -68,7 +68,7 @@ class Evaluation(Pictured):
     plain: Measures
     adjusted: Measures
     comparison: Mapping[str, Mapping[str, float]]
-    """Adjusted minus plain: see `compare`."""
+    """Adjusted minus plain: see `contrast`."""
     gain: Mapping[str, float] | None = None
     """How much recall changes, relative to plain: see `relative_change`."""
     even: bool = False
@@ -163,7 +163,7 @@ def evaluate(
         measure_model(model, held, k, log=log, **how) for model in (adjusted.with_strengths(0.0, 0.0), adjusted)
     )
     can_price = on != "ordinary" and known.ordinary is not None and (recommender.trial or not recommender.refit)
-    figures = before, after, compare(after, before, seed=seed)
+    figures = before, after, contrast(after, before, seed=seed)
     return Evaluation(
         *(k, on, *strengths, *figures),
         gain=relative_change(after, before, seed=seed),
@@ -264,7 +264,7 @@ def measure(
     )
 
 
-def compare(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
+def contrast(first: Measures, second: Measures, *, rounds: int = 2000, seed: int = 0) -> dict[str, dict[str, float]]:
     """For each metric that is a mean over users: first - second, its 95 % interval, and a paired p-value.
 
     The interval is a bootstrap over users. The p-value is from a paired randomisation test: how often differences

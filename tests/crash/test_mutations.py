@@ -8,14 +8,15 @@ import io
 import json
 import random
 import shutil
-import time
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from victims import SCALE, context
+from victims import context, record, times
 
 import counterpop as cp
 from counterpop.artifacts import load_tested
@@ -40,7 +41,7 @@ def test_mutated_folders_are_refused_with_a_sentence(versions: list[Path], tmp_p
     chance, refused, read = random.Random(4), 0, 0
     shutil.copytree(versions[0], tmp_path / "run")
     files = [path for path in sorted((tmp_path / "run").rglob("*")) if path.is_file()]
-    for _ in range(100 * SCALE):
+    for _ in range(times(100, 10_000)):
         path = chance.choice(files)
         before = path.read_bytes()
         sealed = path.name == "manifest.json" and chance.random() < 0.5
@@ -57,7 +58,8 @@ def test_mutated_folders_are_refused_with_a_sentence(versions: list[Path], tmp_p
             refused += 1
             assert "\n" not in str(error)
         path.write_bytes(before)
-    print(f"mutated folders: {refused} refused, {read} read (no change in meaning, or a right checksum), tracebacks: 0")
+    record("mutated folders", f"{refused + read:,}", f"{refused:,} refused; {read:,} read: unchanged in meaning, or "
+           "edited with a right checksum; no traceback")  # fmt: skip
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
@@ -101,41 +103,53 @@ def same_json(before: bytes, after: bytes) -> bool:
 
 
 def test_mutated_logs_are_refused_or_read_as_a_plain_parser_does(tmp_path: Path) -> None:
-    chance, refused, read = random.Random(5), 0, 0
+    chance, refused, read = random.Random(5), Counter[str](), Counter[str]()
     users = ("u1", "7", "007", "ü", '"a,b"', "1e2")
-    lines = [f"{chance.choice(users)},{chance.randrange(30)}" for _ in range(60)]
-    whole = "\n".join(["user,item", *lines, ""]).encode()
-    path = tmp_path / "log.csv"
-    for _ in range(100 * SCALE):
-        data = mutate(whole, chance)
+    rows = [(chance.choice(users), str(chance.randrange(30))) for _ in range(60)]
+    pl.DataFrame(rows, schema=["user", "item"], orient="row").write_parquet(tmp_path / "whole.parquet")
+    whole = {
+        end: "\n".join(by.join(row) for row in [("user", "item"), *rows, ()]).encode()
+        for end, by in (("csv", ","), ("tsv", "\t"))
+    }
+    whole["parquet"] = (tmp_path / "whole.parquet").read_bytes()
+    for _ in range(times(100, 10_000)):
+        end = chance.choice(("csv", "csv", "tsv", "parquet"))
+        path, data = tmp_path / f"log.{end}", mutate(whole[end], chance)
         path.write_bytes(data)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cp.CounterpopWarning)
                 log = cp.read_interactions(path)
         except cp.CounterpopError as error:
-            refused += 1
+            refused[end] += 1
             assert "\n" not in str(error)
             continue
-        read += 1
+        read[end] += 1
         ids = log.user_ids[log.user_ix].tolist(), log.item_ids[log.item_ix].tolist()
         found = {(str(user), str(item)) for user, item in zip(*ids, strict=True)}
-        assert found == plain_pairs(data), f"read in silence as something else: {data!r}"
-    print(f"mutated logs: {refused} refused, {read} read as a plain parser reads them, tracebacks: 0")
+        expected = frame_pairs(path) if end == "parquet" else plain_pairs(data, "," if end == "csv" else "\t")
+        assert found == expected, f"read in silence as something else: {data!r}"
+    kinds = ", ".join(f"{end} {refused[end] + read[end]:,}" for end in whole)
+    record("mutated logs", f"{refused.total() + read.total():,} ({kinds})", f"{refused.total():,} refused; "
+           f"{read.total():,} read as Python's csv module or polars reads them; no traceback")  # fmt: skip
 
 
-def plain_pairs(data: bytes) -> set[tuple[str, str]]:
+def frame_pairs(path: Path) -> set[tuple[str, str]]:
+    frame = pl.read_parquet(path).drop_nulls(["user", "item"])
+    return {(str(user), str(item)) for user, item in zip(frame["user"], frame["item"], strict=True)}
+
+
+def plain_pairs(data: bytes, by: str) -> set[tuple[str, str]]:
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
-    rows = list(csv.reader(io.StringIO(text, newline="")))
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=by))
     at = [rows[0].index(name) for name in ("user", "item")]
     return {(row[at[0]], row[at[1]]) for row in rows[1:] if any(row)}
 
 
-def write_by_turns(path: Path, versions: list[Path], seconds: float) -> None:
-    """Writes the two versions over each other until the time is up."""
+def write_by_turns(path: Path, versions: list[Path], stop: Path) -> None:
+    """Writes the two versions over each other until a file appears."""
     saved = [load_tested(version) for version in versions]
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while not stop.exists():
         for run, split in saved:
             cp.save_run(run.run, path, split)
 
@@ -144,10 +158,11 @@ def test_loads_beside_a_writer_are_never_mixed(versions: list[Path], tmp_path: P
     expected = [load_tested(version) for version in versions]
     path = tmp_path / "run"
     shutil.copytree(versions[0], path)
-    writer = context.Process(target=write_by_turns, args=(path, versions, 3.0 * min(SCALE, 60)))
+    writer = context.Process(target=write_by_turns, args=(path, versions, tmp_path / "stop"))
     writer.start()
-    loads, seen, refused = 0, set(), 0
-    while writer.is_alive():
+    loads, seen, refused, needed = 0, Counter[int](), 0, times(60, 10_000)
+    while loads < needed or len(seen) < 2:
+        assert writer.is_alive()
         try:
             saved, split = load_tested(path)
         except ArtifactError as error:
@@ -156,10 +171,13 @@ def test_loads_beside_a_writer_are_never_mixed(versions: list[Path], tmp_path: P
             continue
         loads += 1
         which = saved.run.settings["dim"] - 4
-        seen.add(which)
+        seen[which] += 1
         other, right = expected[which]
         assert np.array_equal(saved.run.embeddings.item_vectors, other.run.embeddings.item_vectors)
         assert np.array_equal(split.test.item_ix, right.test.item_ix)
         assert np.array_equal(saved.known.train.item_ix, right.train.item_ix)
-    assert writer.exitcode == 0 and seen == {0, 1}
-    print(f"loads beside a writer: {loads}, mixed: 0, refused with a sentence: {refused}")
+    (tmp_path / "stop").touch()
+    writer.join()
+    assert writer.exitcode == 0
+    record("loads beside a writer", f"{loads:,}", f"none mixed ({seen[0]:,} and {seen[1]:,} of the two versions); "
+           f"{refused} gave up with an error")  # fmt: skip

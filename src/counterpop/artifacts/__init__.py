@@ -10,6 +10,7 @@ from counterpop.artifacts.records import make_record, read_statements
 from counterpop.artifacts.runs import SavedRun, begin_run, is_interrupted, load_run, save_run, save_tuning
 from counterpop.artifacts.saved import Saved
 from counterpop.artifacts.schema import audit_schema
+from counterpop.artifacts.seeds import begin_seeds, has_seeds, is_trained, seed_folders
 from counterpop.artifacts.splits import load_development, load_split, save_split
 
 __all__ = ["FORMAT", "MANIFEST", "Saved", "SavedDebiasing", "SavedRun", "audit_saved", "begin_run", "check_target"]
@@ -18,3 +19,4 @@ __all__ += ["claimed", "find_sources", "is_interrupted", "load", "load_adjustmen
 __all__ += ["load_development", "load_run", "load_split", "load_with_manifest", "read_statements", "together"]
 __all__ += ["Find", "Written", "lists_table", "write_lists"]
 __all__ += ["save_adjustment", "save_run", "save_split", "save_tuning"]
+__all__ += ["begin_seeds", "has_seeds", "is_trained", "seed_folders"]

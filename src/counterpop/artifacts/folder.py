@@ -52,7 +52,7 @@ _LIBRARIES = (SafetensorError, pl.exceptions.PolarsError, pl.exceptions.PanicExc
 _GONE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _DAMAGE = (*_LIBRARIES, *_GONE, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
-_KINDS = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64}  # of the tensors that we write
+_KINDS = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64, "U8": np.uint8}  # that we write
 
 T = TypeVar("T")
 B = TypeVar("B", bytes, mmap.mmap)

@@ -64,11 +64,15 @@ class SavedRun(Saved):
         validation and the ordinary part, with or without a refit. For validation it is the model that was trained
         without validation, which leaves out train items.
         """
-        run, tuning, known = self.run, self.tuning or {}, self.known
-        trial = self.recommender("valid") if run.refit is not None and on == "test" else None
-        if not tuning and run.model.dials is not None and trial is None:
+        if not self.tuning and self.run.model.dials is not None:
             text = f"{self.path} has not been tuned, so its strengths are 0; run `counterpop tune` first"
             warnings.warn(CounterpopWarning(text), stacklevel=2)
+        return self._model(on)
+
+    def _model(self, on: On) -> Recommender:
+        """The same without the warning."""
+        run, tuning, known = self.run, self.tuning or {}, self.known
+        trial = self._model("valid") if run.refit is not None and on == "test" else None
         model = run.final if on == "test" else run.model
         adjustment = self.adjustment
         if adjustment is None or model is not run.final:
@@ -85,7 +89,7 @@ class SavedRun(Saved):
         )
 
     def held_out(self) -> HeldOut:
-        trial, parts = self.recommender("valid"), (self.known.valid, self.known.ordinary)
+        trial, parts = self._model("valid"), (self.known.valid, self.known.ordinary)
         return [(trial, part) for part in parts if part is not None]
 
     @property

@@ -24,13 +24,16 @@ COMMANDS = {
     "train": "Train a model on a split.",
     "tune": "Choose the strengths of a run on its validation part.",
     "correct": "Apply a common popularity correction to a run, for comparison.",
-    "evaluate": "Measure a run on held-out data, plain and adjusted.",
+    "evaluate": "Measure a model on held-out data, plain and adjusted.",
+    "compare": "Compare models, of one seed or many, with paired tests.",
     "recommend": "Write lists of recommendations.",
     "debias": "Debias vectors trained by any other model.",
-    "audit": "Audit what a run, vectors or lists of recommendations expose.",
+    "audit": "Audit what a model, vectors or lists of recommendations expose.",
     "audit-history": "Show how audits changed over time, from a folder of them.",
-    "report": "Compare runs on one self-contained page.",
+    "report": "Compare models on one self-contained page.",
     "serve": "Serve recommendations over HTTP, with a dashboard.",
+    "doctor": "Check this installation: versions, extras, disk, and a self-test.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
     "paper": "Reproduce the tables and figures of the paper, next to the published numbers.",
 }
 
@@ -51,6 +54,11 @@ def main() -> None:
       counterpop tune RUN
       counterpop evaluate RUN --on test
       counterpop report RUN --out report.html
+
+    \b
+    With a model that is trained already:
+      counterpop debias --model als.npz --interactions log.parquet --names items.csv --out FIX
+      counterpop serve FIX --names items.csv
     """
 
 
@@ -106,6 +114,9 @@ def _check_numbers(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if isinstance(value, Mapping):
             _check_numbers(value)
+        elif isinstance(value, tuple):
+            for one in value:
+                _check_numbers({name: one})
         elif isinstance(value, float) and not math.isfinite(value):
             raise click.UsageError(f"--{name.replace('_', '-')} must be a finite number, got {value}")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import (
     explain_option,
@@ -18,8 +19,17 @@ from counterpop.cli.options import (
     users_option,
 )
 from counterpop.cli.progress import output, working
-from counterpop.evaluation import On, compare
-from counterpop.reporting import RunReport, comparison_table, gain_and_price, summarise
+from counterpop.comparison import compare
+from counterpop.evaluation import On, contrast
+from counterpop.reporting import (
+    RunReport,
+    comparison_sentences,
+    comparison_sheet,
+    comparison_table,
+    gain_and_price,
+    printed_table,
+    summarise,
+)
 from counterpop.reporting.catalogue import moved_items
 from counterpop.reporting.findings import headline
 from counterpop.reporting.terminal import OF_RUNS, meanings, short_table
@@ -41,7 +51,8 @@ from counterpop.reporting.terminal import OF_RUNS, meanings, short_table
 def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: bool, **options: Any) -> dict[str, Any]:
     """Measure a model on held-out data, plain and adjusted, with 95 % intervals.
 
-    RUN is a folder that train or debias wrote.
+    RUN is a folder that train or debias wrote, or one of several seeds (train --seeds): then figures are means with
+    their standard deviation over seeds.
 
     Recall, hit rate and NDCG are means over the users who have a held-out item. Average popularity, tail share,
     coverage, Gini and the five popularity groups describe what the lists expose. On test the lists are those of
@@ -60,6 +71,10 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
 
     --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
+    if any(map(artifacts.has_seeds, filter(None, (run, against)))):
+        if options["holdout"] is not None or options["users"] is not None:
+            raise click.UsageError("--holdout and --users do not go with a folder of several seeds")
+        return _evaluate_seeds(run, against, on, k, quiet)
     about = pop_labels(options)
     how: dict[str, Any] = {"columns": pop_given_columns(options), "about": about}
     how |= {name: options[name] for name in ("holdout", "users")}
@@ -71,7 +86,7 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     validation = reports[0].settings["validation"]
     result = {"run": run, "validation": validation, **evaluations[0].to_json()}
     if against:
-        difference = compare(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
+        difference = contrast(evaluations[0].adjusted, evaluations[1].adjusted, seed=seed)
         result["against"] = {"run": against, **evaluations[1].to_json(), "difference": difference}
     if not quiet:
         _print(reports, seed, options["explain"])
@@ -81,6 +96,20 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
         for way, rows in moved.items() if not quiet else ():
             shown = ", ".join(f"{row['title'] or row['item']} ({row['before']} → {row['after']} lists)" for row in rows)
             output.print(f"{way.capitalize()} most: {shown or 'nothing'}.")
+    return result
+
+
+def _evaluate_seeds(run: str, against: str | None, on: On, k: int, quiet: bool) -> dict[str, Any]:
+    """Means and standard deviations over the seeds of a folder, also of its plain lists, and against another one."""
+    with working(f"measuring {run}"):
+        found = compare([run, against] if against else [run], on=on, k=k, plain=True)
+    rows = [{"adjusted": found.figures[name], "plain": found.figures[f"{name}, plain"]} for name in found.names]
+    result = {"run": run, "k": k, "on": on, "users": found.users, "values": found.values, **rows[0]}
+    if against:
+        result["against"] = {"run": against, **rows[1], "difference": found.differences[found.names[1]]}
+    if not quiet:
+        table = comparison_sheet(found)
+        output.print(f"{table.title}.", printed_table(table), *table.notes, *comparison_sentences(found), sep="\n")
     return result
 
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -36,9 +37,14 @@ class LazyGroup(click.Group):
             remedy = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.known)}"
             raise click.UsageError(f"no such command {args[0]!r}; {remedy}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None:
+        if command is not None and not ctx.resilient_parsing:  # which is set while a shell completes
             _check_given_once(command, rest, str(name), ctx)
         return name, command, rest
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their names, without importing any, and options."""
+        commands = [CompletionItem(name, help=text) for name, text in self.known.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -14,7 +15,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import force_option
+from counterpop.cli.options import check_needed, force_option
 from counterpop.cli.progress import console, output, training_progress
 from counterpop.cli.stopping import leave, stop_requests
 from counterpop.errors import InputError
@@ -152,6 +153,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("patience", "Looks without an improvement before training stops.")
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
 @number("seed", "The same seed and number of threads give identical results.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    help="Train one run for each of this many seeds, from --seed on: OUT/seed-0, OUT/seed-1, ...",
+)
 @click.option("--auto", is_flag=True, help="Search all settings that are not given, for --minutes.")
 @click.option("--minutes", type=float, help="Time for --auto, its last training included. [default: 10]")
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
@@ -167,6 +173,7 @@ def command(
     given: dict[str, Any],
     auto: bool,
     minutes: float | None,
+    seeds: int | None,
     quiet: bool,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -184,18 +191,52 @@ def command(
 
     Ctrl-C or SIGTERM keeps the best model so far in OUT and everything else in OUT.checkpoint, which is also written
     now and then. The same command with --resume goes on from there and ends with the same model.
+
+    --seeds N trains N ordinary runs that differ by their seed. `tune` and `evaluate` take the folder of all, and
+    `compare` sets it against others. With --resume, finished seeds are kept.
     """
-    if minutes is not None and not auto:
-        raise click.UsageError("--minutes goes with --auto")
+    check_needed(minutes="auto")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)
-    start = time.perf_counter()
+    settings["normalised"] = normalise
+    if seeds is not None:
+        if auto:
+            raise click.UsageError("--seeds does not go with --auto; search once, then pass the settings it found")
+        return _train_seeds((split, out), (force, resume), quiet, seeds, settings)
     make = partial(search, minutes=minutes or MINUTES, storage=f"{out}.search") if auto else train
-    run, drawn = _train(make, (split, out), (force, resume), quiet, normalised=normalise, **settings)
-    seconds = time.perf_counter() - start
-    epochs = run.settings["chosen_epochs"]
-    best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
+    return _train_once(make, (split, out), (force, resume), quiet, settings)
+
+
+def _train_seeds(
+    paths: tuple[str, str], modes: tuple[bool, bool], quiet: bool, number: int, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """One run for each seed; those that are finished are kept when the command is resumed."""
+    (split, out), (force, resume), first = paths, modes, settings.get("seed", DEFAULT.seed)
+    results = {}
+    for seed, folder in enumerate(artifacts.begin_seeds(out, range(first, first + number), force, resume), first):
+        if resume and artifacts.is_trained(folder):
+            saved = artifacts.load_run(folder)
+            results[folder.name] = _result(saved.run, str(folder), saved.known.drawn, 0.0)
+            continue
+        where = split, str(folder)
+        results[folder.name] = _train_once(train, where, modes, quiet, settings | {"seed": seed})
+    recalls = [one["valid_recall"] for one in results.values()]
+    mean, std = statistics.fmean(recalls), statistics.stdev(recalls) if number > 1 else None
+    if not quiet:
+        scatter = "" if std is None else f", standard deviation {std:.4f}"
+        output.print(f"{number} seeds: validation recall {mean:.4f} on average{scatter}. Wrote {out}.")
+    return {"out": out, "valid_recall": {"mean": mean, "std": std, "seeds": number}, "seeds": results}
+
+
+def _train_once(
+    make: Callable[..., Run], paths: tuple[str, str], modes: tuple[bool, bool], quiet: bool, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Trains, saves and prints one run."""
+    start, out = time.perf_counter(), paths[1]
+    run, drawn = _train(make, paths, modes, quiet, **settings)
+    result = _result(run, out, drawn, time.perf_counter() - start)
+    epochs, best, seconds = (result[name] for name in ("epochs", "valid_recall", "seconds"))
     how = ", adjusted" if run.model.dials else ""
     if not quiet:
         for tried in filter(None, map(run.settings.get, ("race", "search"))):
@@ -205,9 +246,15 @@ def command(
             f"Best after {epochs} epochs (validation recall {best:.4f}{how}; validation part: {drawn}), "
             f"{seconds:.1f} s. Wrote {out}."
         )
+    return result
+
+
+def _result(run: Run, out: str, drawn: str, seconds: float) -> dict[str, Any]:
+    """What --json prints of a run."""
+    best = run.settings.get("valid_recall") or max(entry["valid"] for entry in run.history if "valid" in entry)
     return {
         "out": out,
-        "epochs": epochs,
+        "epochs": run.settings["chosen_epochs"],
         "valid_recall": best,
         "validation": drawn,
         "seconds": seconds,

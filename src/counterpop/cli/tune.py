@@ -20,6 +20,7 @@ from counterpop.cli.options import (
     users_option,
 )
 from counterpop.cli.progress import output, working
+from counterpop.panels import Users
 from counterpop.reporting.tables import points_table
 from counterpop.reporting.terminal import OF_POINTS, meanings
 from counterpop.tuning import tune
@@ -60,8 +61,19 @@ def command(run: str, explain: bool, quiet: bool, **options: Any) -> dict[str, A
     gain      the grid's maximum, proven or not, as in the paper
     balanced  the most gain at a price of at most --price of recall on the ordinary part
     free      the most gain without a significant loss of recall on the ordinary part
+
+    RUN may also be a folder of several seeds (train --seeds): each run is tuned on its own.
     """
-    saved, target, users = artifacts.load_run(run), options["target"], options.pop("users")
+    if artifacts.has_seeds(run):
+        folders = artifacts.seed_folders(run)
+        each = {folder.name: _tune(str(folder), quiet, explain, **options) for folder in folders}
+        return {"run": run, "seeds": each}
+    return _tune(run, quiet, explain, **options)
+
+
+def _tune(run: str, quiet: bool, explain: bool, users: Users, **options: Any) -> dict[str, Any]:
+    """Tunes one run."""
+    saved, target = artifacts.load_run(run), options["target"]
     with artifacts.claimed(run, "run"):
         with working("measuring every pair of strengths"):
             tuned = tune(saved.run, saved.known, users=users, **options)

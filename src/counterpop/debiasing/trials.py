@@ -14,7 +14,7 @@ from counterpop.adjustment import Adjustment
 from counterpop.directions import Directions, ItemDirection
 from counterpop.embeddings import Embeddings, FloatArray
 from counterpop.errors import CounterpopWarning, InputError, check_settings
-from counterpop.evaluation import Measures, compare, measure
+from counterpop.evaluation import Measures, contrast, measure
 from counterpop.interactions import IntArray, Interactions, pair_keys, rows_of
 from counterpop.metrics.resampling import PER_USER
 from counterpop.panels import Users, choose_users
@@ -248,4 +248,4 @@ def measure_on(
 
 def effect_of(plain: Measures, adjusted: Measures, settings: DebiasSettings) -> Effect:
     """The effect, with the paired tests."""
-    return Effect(plain, adjusted, compare(adjusted, plain, seed=settings.seed))
+    return Effect(plain, adjusted, contrast(adjusted, plain, seed=settings.seed))

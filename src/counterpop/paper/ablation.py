@@ -13,7 +13,7 @@ from counterpop.paper.plan import BACKBONE_TITLES
 from counterpop.paper.published import ABLATED, BACKBONES, METRICS, OURS, VARIANTS
 from counterpop.paper.results import Claim, Item, Table, judge
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread
+from counterpop.uncertainty import Spread
 
 SECTION = "V-C3, RQ2"
 KINDS = dict(zip(VARIANTS, ("adjusted", "adjusted", "user off", "item off"), strict=True))

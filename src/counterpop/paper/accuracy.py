@@ -13,7 +13,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, title_of
 from counterpop.paper.published import BACKBONES, DATASETS, METHODS, METRICS, OURS, OVER_ALL_USERS, PLAIN
 from counterpop.paper.results import OWN, Claim, Figure, Item, Table, but, judge, judge_cases
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import RESAMPLES, Spread, average, correct, stars
+from counterpop.uncertainty import RESAMPLES, Spread, average, correct, stars
 
 METRIC_TITLES = {"recall": "Recall", "hit_rate": "HR", "ndcg": "NDCG"}
 SECTION = "V-B, RQ1(a)"

@@ -12,7 +12,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, Candidates, find_method, titl
 from counterpop.paper.published import METRICS
 from counterpop.paper.results import Table
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread, over_seeds
+from counterpop.uncertainty import Spread, over_seeds
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, TIMED_EPOCHS, title_of
 from counterpop.paper.published import BACKBONES, OURS, PLAIN, TIMED
 from counterpop.paper.results import Claim, Item, Table, judge, judge_similar
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import RESAMPLES, Spread
+from counterpop.uncertainty import RESAMPLES, Spread
 
 DATASETS = ("ml10m", "netflix")
 CHEAP = 0.10  # more than plain training that we still call comparable; the paper has at most 9 %

@@ -14,7 +14,7 @@ from counterpop.paper.plan import BACKBONE_TITLES
 from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS
 from counterpop.paper.results import OWN, Claim, Item, Table, judge_cases, judge_similar
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread, over_seeds
+from counterpop.uncertainty import Spread, over_seeds
 
 CLOSE = 0.03  # a relative difference in recall that we call the same
 ONE_DIAL = 0.95  # of the grid's variance

@@ -14,7 +14,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, Candidates
 from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS, PLAIN
 from counterpop.paper.results import OWN, Claim, Item, Table, judge
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import RESAMPLES
+from counterpop.uncertainty import RESAMPLES
 
 BY_POPULARITY = "negatives by popularity"  # as implicit draws them
 BEST, ENSEMBLE = "best of ours", "best of ours, all seeds as one"

@@ -10,7 +10,7 @@ from counterpop.paper.datasets import TITLES
 from counterpop.paper.published import DATASETS, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, judge
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread, normal
+from counterpop.uncertainty import Spread, normal
 
 WEIGHTINGS = {"count": "by count, as in Eq. 9 and Algorithm 1", "slope": "by slope of the loss, our view"}
 

@@ -10,7 +10,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, title_of
 from counterpop.paper.published import BACKBONES, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, judge, judge_similar
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread, normal
+from counterpop.uncertainty import Spread, normal
 
 GROUPS = ("0–5", "5–10", "10–15", "15–20", "20–100")  # per cent of the items, most popular first
 FIGURES = {"frequency": "Share of recommendations", "recall": "Recall of the group"}

@@ -13,7 +13,7 @@ from counterpop.paper.plan import title_of
 from counterpop.paper.published import METRICS, OURS, PLAIN
 from counterpop.paper.results import Figure, Item, Table, judge
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread
+from counterpop.uncertainty import Spread
 
 LOSS_DATASETS = ("ml10m", "netflix")
 LOSS_METHODS = (PLAIN, OURS)

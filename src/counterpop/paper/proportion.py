@@ -17,7 +17,7 @@ from counterpop.paper.plan import ORDINARY, PROPORTIONS
 from counterpop.paper.published import METRICS, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, judge, show
 from counterpop.paper.runs import Bench, draws_of, figures_of, resolve
-from counterpop.paper.uncertainty import Spread, over_seeds
+from counterpop.uncertainty import Spread, over_seeds
 
 DATASET = "ml10m"
 MIX_STREAM = 701

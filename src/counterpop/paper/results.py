@@ -7,25 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import counterpop as cp
-from counterpop.paper.uncertainty import Spread, average
+from counterpop.reporting.tabular import Table as Table
+from counterpop.uncertainty import Spread, average
 
 Verdict = Literal["confirmed", "stronger", "weaker", "not seen", "cannot tell"]
 Kind = Literal["lines", "bars", "map"]
 STRONGER, WEAKER = 1.25, 0.8  # an effect this many times the published one
 OWN = "our own check"  # the section of a claim that is not the paper's
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells: text, numbers, a figure with its interval (see `Spread.to_json`), or None if missing.
-
-    A figure may have a "mark", which follows its mean.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[list[Any]]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

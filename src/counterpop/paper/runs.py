@@ -19,7 +19,7 @@ from counterpop.paper.datasets import checksum, draw_intervened, everybody, find
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
 from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
 from counterpop.paper.published import DATASETS, METRICS
-from counterpop.paper.uncertainty import pack, resample
+from counterpop.uncertainty import pack, resample
 
 K = 20
 POPULARITY_RESAMPLES = 200  # for the intervals of popularity groups

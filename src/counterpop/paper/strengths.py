@@ -13,7 +13,7 @@ from counterpop.paper.plan import BACKBONE_TITLES
 from counterpop.paper.published import BACKBONES, DATASETS, OURS
 from counterpop.paper.results import Claim, Figure, Item, Table, judge
 from counterpop.paper.runs import Bench
-from counterpop.paper.uncertainty import Spread, average, normal, unpack
+from counterpop.uncertainty import Spread, average, normal, unpack
 
 GOOD_USER_STRENGTHS = (0.4, 0.6)
 WELL = 0.98

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from html import escape
@@ -14,13 +13,12 @@ from typing import Any
 
 import counterpop as cp
 from counterpop.encoding import to_json, to_plain
-from counterpop.outputs import replacing
 from counterpop.paper.cache import Cache, machine, seal, source, unseal
-from counterpop.paper.latex import latex_table
 from counterpop.paper.plan import Plan
 from counterpop.paper.results import OWN, Claim, Item, Table, read_item
 from counterpop.reporting import write_page
 from counterpop.reporting.tables import html_table
+from counterpop.reporting.tabular import distinct, format_cell, latex_table, markdown_table, write_csv
 
 VERDICTS = {
     "confirmed": "as the paper says",
@@ -67,28 +65,20 @@ def write_item(item: Item, out: Path, plan: Plan, cache: Cache) -> None:
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "plan": to_plain(plan),
         "numbers": cp.NUMBERS,
-        "sources": _distinct(one["source"] for one in made),
-        "machines": _distinct(one["machine"] for one in made),
+        "sources": distinct(one["source"] for one in made),
+        "machines": distinct(one["machine"] for one in made),
         "runs": {key: one["seconds"] for key, one in cache.used.items()},
     }
     write_page(_json(item.rows), out / f"{item.name}.json")
     write_page(_markdown(item, about), out / f"{item.name}.md")
     for n, table in enumerate(item.tables, 1):
         name = f"{item.name}{f'-{n}' if n > 1 else ''}"
-        _write_csv(table, out / f"{name}.csv")
-        write_page(latex_table(table, name, format_cell), out / f"{name}.tex")
+        write_csv(table, out / f"{name}.csv")
+        write_page(latex_table(table, name), out / f"{name}.tex")
     if item.figures:
         _draw(item, out / "figures")
     # last, because an item counts as written once it is there
     write_page(seal({"made": about, "item": item}), out / "items" / f"{item.name}.json")
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        if value not in found:
-            found.append(value)
-    return found
 
 
 def _draw(item: Item, folder: Path) -> None:
@@ -131,58 +121,20 @@ def write_overview(out: Path, order: Sequence[str]) -> None:
     write_page(_json(whole), out / "results.json")
 
 
-def format_cell(value: Any) -> str:
-    """A cell as text; None is shown as "missing", never as a number.
-
-    >>> format_cell(None), format_cell(1234), format_cell(0.12345), format_cell(1234.56), format_cell("x")
-    ('missing', '1,234', '0.1235', '1,234.6', 'x')
-    >>> format_cell({"mean": 0.2, "low": 0.1, "high": 0.3, "seeds": 3})
-    '0.2000 (0.1000 to 0.3000)'
-    >>> format_cell({"mean": 0.2, "low": None, "high": None, "seeds": 1, "mark": "**"})
-    '0.2000**'
-    """
-    if value is None:
-        return "missing"
-    if isinstance(value, dict):
-        digits = ",.1f" if abs(value["mean"]) >= 100 else ".4f"
-        interval = f" ({value['low']:{digits}} to {value['high']:{digits}})" if value["low"] is not None else ""
-        return f"{value['mean']:{digits}}{value.get('mark', '')}{interval}"
-    if isinstance(value, float):
-        return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def _json(value: Any) -> str:
     return to_json(value, indent=1) + "\n"
-
-
-def _write_csv(table: Table, path: Path) -> None:
-    """A column of figures becomes several: mean, low, high, seeds, and mark if one of them has a mark."""
-    columns: list[list[Any]] = []
-    for n, title in enumerate(table.columns):
-        values = [row[n] for row in table.rows]
-        names = _distinct(name for value in values if isinstance(value, dict) for name in value)
-        for name in names:
-            own = [
-                value.get(name) if isinstance(value, dict) else (value if name == "mean" else None) for value in values
-            ]
-            columns.append([title if name == "mean" else f"{title} {name}", *own])
-        if not names:
-            columns.append([title, *values])
-    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(zip(*columns, strict=True))
 
 
 def _how_made(made: Mapping[str, Any]) -> str:
     plan = made["plan"]
     seconds = sum(made["runs"].values())
     seeds = f"{plan['seeds']} seed{'s' if plan['seeds'] > 1 else ''}"
-    places = _distinct(
+    places = distinct(
         f"{', '.join(on['processors'])} ({on['cores']} cores, Python {on['python']}, NumPy {on['numpy']}, "
         f"counterpop {on['counterpop']})"
         for on in made["machines"]
     )
-    commits = _distinct(f"{one['commit'][:7]}{'+' * one['dirty']}" for one in made["sources"] if one["commit"])
+    commits = distinct(f"{one['commit'][:7]}{'+' * one['dirty']}" for one in made["sources"] if one["commit"])
     code = f"commit {', '.join(commits)}" if commits else "code outside git"
     mf_device = " (MF on cpu)" if plan["mf_on_cpu"] and plan["device"] != "cpu" else ""
     text = (
@@ -195,7 +147,7 @@ def _how_made(made: Mapping[str, Any]) -> str:
 
 def _markdown(item: Item, made: Mapping[str, Any], heading: str = "# ") -> str:
     parts = [f"{heading}{item.title}", f"{item.lead}"]
-    parts += [_markdown_table(table) for table in item.tables]
+    parts += [markdown_table(table) for table in item.tables]
     parts += [f"![{f.caption}](figures/{item.name}-{n}.svg)" for n, f in enumerate(item.figures, 1)]
     parts += ["\n".join(f"- {text}" for text in ("**Missing:**", *item.missing))] if item.missing else []
     parts += (
@@ -204,12 +156,6 @@ def _markdown(item: Item, made: Mapping[str, Any], heading: str = "# ") -> str:
         else []
     )
     return "\n\n".join([*parts, f"*{_how_made(made)}*"])
-
-
-def _markdown_table(table: Table) -> str:
-    lines = [table.columns, ["---"] * len(table.columns), *([format_cell(v) for v in row] for row in table.rows)]
-    body = "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
-    return "\n\n".join([f"**{table.title}**", body, *table.notes])
 
 
 def _tally(items: Sequence[tuple[Item, Any]]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from counterpop.errors import InputError
 from counterpop.outputs import replacing
 from counterpop.readers import Labels
 from counterpop.reporting.audit_tables import audit_table, changes_table, history_table
+from counterpop.reporting.comparing import comparison_sentences, comparison_sheet, printed_table, write_comparison
 from counterpop.reporting.findings import RunReport
 from counterpop.reporting.printing import print_page
 from counterpop.reporting.summary import summarise, summarise_run
@@ -21,6 +22,7 @@ from counterpop.splits import Split
 from counterpop.tuning import Tuned
 
 __all__ = ["RunReport", "audit_table", "changes_table", "comparison_table", "gain_and_price", "history_table"]
+__all__ += ["comparison_sentences", "comparison_sheet", "printed_table", "write_comparison"]
 __all__ += ["report", "summarise", "summarise_run"]
 __all__ += ["debiasing_page", "write_audit", "write_debiasing", "write_history", "write_page", "write_report"]
 

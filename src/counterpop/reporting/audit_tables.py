@@ -119,14 +119,19 @@ def html_segments(groups: Iterable[tuple[str, str, Sequence[Mapping[str, Any]]]]
     return html_table(["Users", "Number", *SEGMENT_FIGURES.values()], rows)
 
 
+def html_title(row: Mapping[str, Any]) -> str:
+    """The title of an item with its id in the tooltip, or the id."""
+    own = f"item {row['item']}"
+    return f'<span title="{escape(own)}">{escape(str(row["name"] or own))}</span>'
+
+
 def html_items(rows: Sequence[Mapping[str, Any]]) -> str:
     """Items by name, with their categories, interactions, and the lists they are in and would be in."""
     numbers = ("item", "name", *ITEM_FIGURES)
     categories = [name for name in (rows[0] if rows else {}) if name not in numbers]
     shown = (
         (
-            f"{escape(str(row['name'] or row['item']))}"
-            + (f"<small>{escape(str(row['item']))}</small>" * bool(row["name"])),
+            html_title(row) + (f"<small>{escape(str(row['item']))}</small>" * bool(row["name"])),
             [
                 *(escape(str(row[name] or "–")) for name in categories),
                 *(f"{row[name]:,.{0 if name != 'expected_lists' else 1}f}" for name in ITEM_FIGURES),

@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from counterpop.auditing import Audit
+from counterpop.comparison import Comparison
 from counterpop.evaluation import Evaluation
 from counterpop.ledger import GradientPicture
 from counterpop.metrics.popularity import HEAD_GROUPS, mean_by_rank, popularity_groups
@@ -181,6 +182,15 @@ def frontier(told: Mapping[str, Any], bases: tuple[float, float], used: str | No
     axes: dict[str, Any] = {"xaxis_tickformat": ".0%", "showlegend": False, "margin_t": 12, "height": HEIGHT - 30}
     axes |= {"yaxis_tickformat": "+.0%"} if relative else {}
     return framed(traces, "Price: share of ordinary recall lost", label, **axes)
+
+
+def compared_recall(found: Comparison) -> go.Figure:
+    """Bars: the recall of every model with its interval over users and seeds."""
+    rows = {escape(name): figures["recall"] for name, figures in found.figures.items()}
+    values = [row["mean"] for row in rows.values()]
+    error = _error(values, [(row["low"], row["high"]) for row in rows.values()], REFERENCE)
+    bars = _bars("Recall", list(rows), values, ADJUSTED, "", error_y=error)
+    return framed([bars], "Model", f"Recall@{found.k}", showlegend=False)
 
 
 def recall_by_group(evaluation: Evaluation) -> go.Figure:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpop.evaluation import Evaluation, Measures, compare
+from counterpop.evaluation import Evaluation, Measures, contrast
 from counterpop.interactions import head
 from counterpop.ledger import Ledger
 from counterpop.reporting.cases import Case
@@ -55,7 +55,7 @@ class RunReport:
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """One set of lists minus another: `rows[metric]` as returned by `evaluation.compare`."""
+    """One set of lists minus another: `rows[metric]` as returned by `evaluation.contrast`."""
 
     first: str
     second: str
@@ -96,7 +96,7 @@ def contrasts(reports: Sequence[RunReport], seed: int = 0) -> list[Contrast]:
     """The final lists of the first run minus those of every other run, if they can be compared."""
     first = reports[0]
     return [
-        Contrast(_lists(first), _lists(r), compare(first.evaluation.adjusted, r.evaluation.adjusted, seed=seed))
+        Contrast(_lists(first), _lists(r), contrast(first.evaluation.adjusted, r.evaluation.adjusted, seed=seed))
         for r in reports[1:]
         if are_comparable(r, first)
     ]

@@ -12,6 +12,7 @@ import numpy as np
 from counterpop.adjustment import Adjustment
 from counterpop.artifacts import Saved
 from counterpop.auditing import Audit
+from counterpop.comparison import Comparison
 from counterpop.debiasing import Debiasing, Effect
 from counterpop.directions import Directions
 from counterpop.drift import Drift
@@ -102,6 +103,18 @@ def _(value: Drift) -> Columns:
     effects = {"stored against plain": value.against_plain, "new against stored": value.renewed}
     rows = [_before_and_after(one.plain, one.adjusted, one.comparison, name) for name, one in effects.items()]
     return _by_row([row for part in rows for row in part])
+
+
+@columns_of.register
+def _(value: Comparison) -> Columns:
+    rows = []
+    names = {"first_minus_this": "difference", "p_value": "p_value", "corrected": "corrected"}
+    for model, figures in value.figures.items():
+        moved = value.differences.get(model, {})
+        for metric, figure in figures.items():
+            against = {name: moved.get(metric, {}).get(key) for name, key in names.items()}
+            rows.append({"model": model, "metric": metric, **figure, **against})
+    return _by_row(rows)
 
 
 @columns_of.register

@@ -10,13 +10,16 @@ import numpy as np
 import plotly.graph_objects as go
 
 from counterpop.auditing import Audit
+from counterpop.comparison import Comparison
 from counterpop.debiasing import Debiasing
 from counterpop.errors import InputError
 from counterpop.evaluation import Evaluation
 from counterpop.interactions import Interactions
 from counterpop.presentation import Pictured
+from counterpop.reporting.comparing import comparison_sentences
 from counterpop.reporting.figures import (
     audited_groups,
+    compared_recall,
     frequency_by_rank,
     frontier,
     recall_by_group,
@@ -92,6 +95,11 @@ def _(value: Audit) -> list[str]:
     return [value.verdict.headline, value.verdict.text]
 
 
+@sentences_of.register
+def _(value: Comparison) -> list[str]:
+    return comparison_sentences(value)
+
+
 @singledispatch
 def draw(value: object) -> go.Figure:
     """A result as a figure."""
@@ -125,6 +133,11 @@ def _(value: Tuned | Debiasing) -> go.Figure:
     plain = value.grid.at(0.0, 0.0)[target]
     tested = plain if isinstance(value, Tuned) else float(getattr(value.uniform.plain, target))
     return frontier(content | {"target": target}, (plain, tested), content.get("point"))
+
+
+@draw.register
+def _(value: Comparison) -> go.Figure:
+    return compared_recall(value)
 
 
 @draw.register

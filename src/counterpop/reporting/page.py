@@ -60,15 +60,20 @@ def compose(title: str, intro: str, first: str, sections: Sequence[Section], kic
     )
 
 
-def card(name: str, heading: str, lead: str, tiles: Iterable[Tile], more: str = "") -> str:
+def card(name: str, heading: str, lead: str, those: Iterable[Tile], more: str = "") -> str:
     """One finding: a heading, a paragraph before or after, and a few numbers."""
+    above = f'<p class="name">{name}</p>' if name else ""
+    text, after = (f"<p>{part}</p>" if part else "" for part in (lead, more))
+    return f'<section class="card">{above}<h2>{heading}</h2>{text}{tiles(those)}{after}</section>'
+
+
+def tiles(those: Iterable[Tile], level: int = 3) -> str:
+    """A few numbers side by side."""
     shown = "".join(
-        f'<div class="tile"><h3>{t.label}</h3><p class="figure">{t.figure}</p><p>{t.note}</p></div>' for t in tiles
+        f'<div class="tile"><h{level}>{t.label}</h{level}><p class="figure">{t.figure}</p><p>{t.note}</p></div>'
+        for t in those
     )
-    return (
-        f'<section class="card"><p class="name">{name}</p><h2>{heading}</h2>{lead and f"<p>{lead}</p>"}'
-        f'<div class="tiles">{shown}</div>{more and f"<p>{more}</p>"}</section>'
-    )
+    return f'<div class="tiles">{shown}</div>'
 
 
 def cards(those: Sequence[str]) -> str:

@@ -89,10 +89,15 @@ def _worth(found: Evaluation, part: Evaluation) -> str:
 
 
 def short_audit_table(audits: Mapping[str, Audit]) -> Table:
-    """The main measures, and all that are graded bad, with their grades; `audit_table` has every measure."""
+    """The main measures, and those that a verdict's grade comes from; `audit_table` has every measure."""
     table = _table("", *audits, left=0)
-    bad = {metric for one in audits.values() for metric, grade in one.grades.items() if grade == "bad"}
-    for metric in (name for name in DEFINITIONS if name in {*MEASURES, *bad}):
+    worst = {
+        metric
+        for one in audits.values()
+        for metric, grade in one.grades.items()
+        if grade == one.verdict.grade in ("watch", "bad")
+    }
+    for metric in (name for name in DEFINITIONS if name in {*MEASURES, *worst}):
         cells = []
         for one in audits.values():
             grade = one.grades.get(metric)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ class Development(Shown):
 
     def refit_train(self) -> Interactions:
         """Train, validation and the ordinary part together: what a refit trains on."""
+        return self._joined
+
+    @cached_property
+    def _joined(self) -> Interactions:
         return join(*(part for part in (self.train, self.valid, self.ordinary) if part is not None))
 
     def refit_intervened(self) -> BoolArray | None:

@@ -222,5 +222,5 @@ def _digest(known: Development) -> str:
     found = hashlib.sha256()
     parts = [part for part in (known.train, known.valid, known.ordinary) if part is not None]
     for array in (known.intervened, *(array for part in parts for array in (part.user_ix, part.item_ix))):
-        found.update(b"" if array is None else array.tobytes())
+        found.update(b"" if array is None else np.ascontiguousarray(array).data)
     return found.hexdigest()

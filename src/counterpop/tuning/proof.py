@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from counterpop.directions import ItemDirection, UserDirection
 from counterpop.embeddings import FloatArray
-from counterpop.evaluation import Measures, compare, measure
+from counterpop.evaluation import Measures, contrast, measure
 from counterpop.interactions import BoolArray, IntArray, Interactions
 from counterpop.metrics.resampling import PER_USER, RESAMPLES
 from counterpop.ranking import rank
@@ -222,7 +222,7 @@ class CrossFit:
         if choices not in self.known:  # points often agree
             adjusted = self.measure(choices)
             pairs = zip(adjusted, self.plain, strict=True)
-            self.known[choices] = adjusted, [compare(after, before, seed=self.seed) for after, before in pairs]
+            self.known[choices] = adjusted, [contrast(after, before, seed=self.seed) for after, before in pairs]
         adjusted, effects = self.known[choices]
         proof = prove_point(which, strengths, self.ways[way].frontier, self.plain, adjusted, effects)
         if self.ways[way].by_user:
@@ -232,7 +232,7 @@ class CrossFit:
     def if_better(self, which: Which, simple: CrossFit) -> CrossFit:
         """This one, if its point is significantly better than that of a simpler one for the same users, else that."""
         target = self.ways[0].frontier.target
-        row = compare(self.prove(which)[1][0], simple.prove(which)[1][0], seed=self.seed)[target]
+        row = contrast(self.prove(which)[1][0], simple.prove(which)[1][0], seed=self.seed)[target]
         gain = -row["difference"] if target in LOWER_IS_BETTER else row["difference"]
         return self if gain > 0 and row["p_value"] < SIGNIFICANT else simple
 

@@ -9,6 +9,7 @@ from counterpop.embeddings import FloatArray
 from counterpop.interactions import IntArray, Interactions
 from counterpop.kernels.drawing import Triples
 from counterpop.kernels.memory import aligned
+from counterpop.kernels.prefetch import AHEAD, fetch_row, is_far
 from counterpop.ledger import PULL, PULL_SLOPE, PUSH, PUSH_SLOPE, Ledger
 from counterpop.runs import Model
 from counterpop.training.native import Objective, Recorded, Tables
@@ -86,7 +87,12 @@ def walk(tables, into, triples, order, rates, kind, ledger, every, weights):
     one = np.float32(1.0)
     (lr, reg), (bce, normalised) = rates, kind
     loss, recorded = 0.0, 0
+    far = is_far(tables.items)
     for m in range(len(order)):
+        if far and m + AHEAD < len(order):
+            ahead = order[m + AHEAD]
+            fetch_row(tables.items, triples.items[ahead])
+            fetch_row(tables.items, triples.negatives[ahead])
         at = order[m]
         place = m
         u, i, j = triples.users[at], triples.items[at], triples.negatives[at]

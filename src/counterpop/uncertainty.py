@@ -27,18 +27,22 @@ _BATCH = 2_000_000  # users drawn at a time, over all draws
 Values = NDArray[np.float64]
 
 
-def resample(per_user: Mapping[str, Values]) -> dict[str, Any]:
-    """The means of each metric over draws of the users, as a run file holds them; see `read_draws`."""
+def resample(per_user: Mapping[str, Values], weights: Values | None = None) -> dict[str, Any]:
+    """The means of each metric over draws of the users, less the mean over all, packed; see `over_seeds`.
+
+    `weights` are how much each user counts; by default all count the same.
+    """
     names, columns = list(per_user), np.column_stack(list(per_user.values()))
     number, means = len(columns), []
+    worth = np.ones(number) if weights is None else weights
     generator = np.random.default_rng([USER_STREAM, number])
     most = max(1, _BATCH // number)
     for first in range(0, RESAMPLES, most):
         drawn = generator.integers(0, number, (min(most, RESAMPLES - first), number), dtype=np.int32)
-        weights = np.stack([np.bincount(row, minlength=number) for row in drawn])
-        means.append(weights @ columns / number)
+        times = np.stack([np.bincount(row, minlength=number) for row in drawn])
+        means.append(times @ (columns * worth[:, None]) / (times @ worth)[:, None])
     drawn_means = np.concatenate(means)
-    whole = columns.mean(axis=0)
+    whole = columns.mean(axis=0) if weights is None else np.average(columns, axis=0, weights=weights)
     return {name: pack(drawn_means[:, n] - whole[n]) for n, name in enumerate(names)}
 
 
