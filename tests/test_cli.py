@@ -118,7 +118,7 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
         (["--method", "dice", "--option", "margins=3"], "'margins' is not an option of dice"),
         (["--method", "dice", "--option", "margin"], "not a name and a value"),
         (["--method", "cause"], "drawn by intervention"),
-        (["--minutes", "1"], "--minutes goes with --auto"),
+        (["--minutes", "1"], "--minutes works only together with --auto"),
     ],
 )
 def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], sentence: str) -> None:

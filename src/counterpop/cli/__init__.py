@@ -114,6 +114,9 @@ def _check_numbers(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if isinstance(value, Mapping):
             _check_numbers(value)
+        elif isinstance(value, tuple):
+            for one in value:
+                _check_numbers({name: one})
         elif isinstance(value, float) and not math.isfinite(value):
             raise click.UsageError(f"--{name.replace('_', '-')} must be a finite number, got {value}")
 

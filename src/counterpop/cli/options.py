@@ -148,24 +148,30 @@ direction_options = partial(_several, _direction_options())
 direction_or_auto_options = partial(_several, _direction_options("auto"))
 
 
+def check_needed(**needed: str) -> None:
+    """Raises `click.UsageError` if an option was given that has no effect without another: `minutes="auto"`."""
+    context = click.get_current_context()
+    for name, other in needed.items():
+        if context.get_parameter_source(name) != ParameterSource.DEFAULT and not context.params[other]:
+            mine, theirs = (f"--{one.replace('_', '-')}" for one in (name, other))
+            raise click.UsageError(f"{mine} works only together with {theirs}")
+
+
 def pop_labels(options: dict[str, Any], **users: Any) -> LabelSources:
     """Removes the options about names and returns what they name; `users` are the attributes of users."""
-    source, names = click.get_current_context().get_parameter_source, options.pop("names")
+    check_needed(**dict.fromkeys(NAMES_OPTIONS, "names"))
+    names = options.pop("names")
     own = {name: options.pop(name) for name in NAMES_OPTIONS}
-    for name in own:
-        if names is None and source(name) != ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name.replace('_', '-')} works only together with --names")
     item = own["names_item"] or (options.get("item") or IDS[0], *IDS)
     return LabelSources(names, item, own["name"] or "name", own["category"] or None, **users)
 
 
 def pop_given_columns(options: dict[str, Any]) -> dict[str, Any]:
     """The same, but only those that were given; all of them need a --holdout."""
+    check_needed(**dict.fromkeys(LOG_OPTIONS, "holdout"))
     source = click.get_current_context().get_parameter_source
     given = {name: options.pop(name) for name in LOG_OPTIONS}
     given = {name: value for name, value in given.items() if source(name) != ParameterSource.DEFAULT}
-    if given and options["holdout"] is None:
-        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} works only together with --holdout")
     return pop_columns(given)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from counterpop.cli import shell
-from counterpop.cli.options import seed_option
+from counterpop.cli.options import check_needed, seed_option
 from counterpop.cli.progress import console, working
 from counterpop.errors import InputError
 from counterpop.readers import IDS
@@ -74,6 +74,7 @@ def command(
         raise InputError(
             f"the server needs {error.name}, which is not installed; pip install 'counterpop[serve]'"
         ) from None
+    check_needed(names_item="names", name="names", category="names", ssl_keyfile="ssl_certfile")
     options.pop("seed")
     tokens = TokenFile(token_file) if token_file else ()
     tls = {name: options.pop(name) for name in ("ssl_certfile", "ssl_keyfile")}

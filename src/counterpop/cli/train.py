@@ -15,7 +15,7 @@ import click
 
 from counterpop import artifacts
 from counterpop.cli import shell
-from counterpop.cli.options import force_option
+from counterpop.cli.options import check_needed, force_option
 from counterpop.cli.progress import console, output, training_progress
 from counterpop.cli.stopping import leave, stop_requests
 from counterpop.errors import InputError
@@ -195,8 +195,7 @@ def command(
     --seeds N trains N ordinary runs that differ by their seed. `tune` and `evaluate` take the folder of all, and
     `compare` sets it against others. With --resume, finished seeds are kept.
     """
-    if minutes is not None and not auto:
-        raise click.UsageError("--minutes goes with --auto")
+    check_needed(minutes="auto")
     settings = {name: value for name, value in settings.items() if value is not None}
     if given:
         settings["method"] = make_method(settings.get("method", DEFAULT.method.name), given)

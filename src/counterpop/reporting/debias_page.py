@@ -35,6 +35,7 @@ def render_debiasing(found: Debiasing, name: str, labels: Labels | None = None) 
     report = as_report(found, name, labels)
     one = [report]
     sections = [
+        _judgement(found),
         *user_sections(one),
         *moved_sections(one),
         *category_sections(one),
@@ -47,9 +48,9 @@ def render_debiasing(found: Debiasing, name: str, labels: Labels | None = None) 
     ]
     effect = findings.headline(report.evaluation)
     verdict = effect if found.gained else f"{found.headline}."
-    notes = [*found.sentences, "" if found.gained else f"With the strengths that were tried: {effect}"]
-    intro = f"{intro_of(report)} {escape(' '.join(filter(None, notes)))}"
-    kicker = f"{escape(name)}: {escape(found.headline)}. Tuned on half of the users, measured on the other half"
+    tried = "" if found.gained else f"{found.sentences[0]} With the strengths that were tried: {effect}"
+    intro = f"{intro_of(report)} {escape(tried)}"
+    kicker = f"{escape(name)}. {escape(found.headline)}. Tuned on half of the users, measured on the other half"
     title = f"{name}: what the adjustment gives and what it costs"
     return compose(verdict, intro, first_screen(report), sections, kicker, title)
 
@@ -87,6 +88,12 @@ def effect_of(found: Debiasing) -> Evaluation:
         for on, effect in parts
     )
     return replace(even, even=True, ordinary=ordinary)
+
+
+def _judgement(found: Debiasing) -> Section:
+    body = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.sentences)
+    lead = "How the strengths were chosen, and how far the numbers above can be trusted."
+    return Section("How it was judged", lead, f"<ul>{body}</ul>", "Judgement")
 
 
 def _choice(found: Debiasing) -> str:
