@@ -625,7 +625,7 @@ def test_tokens(folder: Path) -> None:
             assert answer[2]["www-authenticate"] == "Bearer"
         for path in ("/metrics", "/openapi.json", "/audit", "/measures", "/nowhere", "/users", "/history?user=u1"):
             assert server.ask(path)[0] == 401, path
-        for path in ("/", "/page.js", "/curve.js", "/page.css", "/healthz", "/readyz"):
+        for path in ("/", "/page.js", "/curve.js", "/saving.js", "/page.css", "/healthz", "/readyz"):
             assert server.ask(path)[0] == 200, path
         assert server.ask("/recommend?user=u1", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
         assert server.ask("/metrics", headers={"Authorization": f"bearer {TOKEN}"})[0] == 200

@@ -1,5 +1,6 @@
 "use strict";
-// The chart of the trade-off: every pair of stops as a point; a click moves the sliders. Shares its names with page.js.
+// The charts: the trade-off (every pair of stops as a point; a click moves the sliders), gain and price, and groups.
+// Shares its names with page.js.
 
 function draw(tag, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -90,4 +91,67 @@ function placePoint(stop) {
   plot.svg.setAttribute("aria-label", `${LABELS[plot.my]} ${shown(plot.my, at(plot.my, stop))} at ` +
     `${LABELS[plot.mx]} ${shown(plot.mx, at(plot.mx, stop))}; as trained ` +
     `${shown(plot.my, at(plot.my, plainStop()))} at ${shown(plot.mx, at(plot.mx, plainStop()))}`);
+}
+
+// Validation is drawn unlike the log, about equally often for every item, where an ordinary part was held out as well.
+const evenly = () => measured.values.price ? "what users would choose if every item were shown equally often" : "what users chose in the validation part";
+
+function showPair(stop) {
+  const recall = [plainStop(), stop].map((where) => at("recall", where));
+  const error = TEN_GROUPS * at("recall", stop, measured.errors) / recall[0];
+  const gain = at("gain", stop), price = measured.values.price && at("price", stop);
+  const sides = [side("gain", "Gain", measured.values.price ? "if every item were shown equally often" : "on the validation part",
+    `${gain < 0 ? "−" : "+"}${Math.abs(100 * gain).toFixed(1)} %`, gain < 0 ? "less is found" : "more is found",
+    [gain - error, gain + error], recall, `of the items that users chose are found (recall@${measured.k}).`)];
+  if (measured.values.price) {
+    const half = TEN_GROUPS * at("price", stop, measured.errors);
+    sides.push(side("price", "Price", "as traffic is today", share(price), price < 0 ? "below 0: more is found" : "of what was found is lost",
+      [price - half, price + half], [1, 1 - price], "of what the plain lists find on ordinary pairs is found."));
+  }
+  $("pair").replaceChildren(...sides);
+}
+
+function side(metric, label, where, figure, sense, [low, high], both, note) {
+  const box = make("section", "side"), heading = make("h3", "", `${label} `), left = make("div"), twins = make("div", "twins");
+  box.dataset.metric = metric;
+  heading.append(make("span", "", where));
+  const range = make("p", "around", `${sense}, 95 % interval (${fixed(100 * low, 1)} to ${fixed(100 * high, 1)})`);
+  left.append(make("p", "figure", figure), range);
+  const most = Math.max(...both) || 1;
+  ["Plain", "Adjusted"].forEach((name, n) => {
+    const bar = make("div", n ? "bar now" : "bar");
+    bar.style.width = `${100 * Math.max(0, both[n]) / most}%`;
+    twins.append(make("span", "", name), bar, make("b", "", share(both[n])));
+  });
+  box.append(heading, left, twins, make("p", "note", note));
+  return box;
+}
+
+function makeGroups() {
+  $("groups").replaceChildren(...measured.groups.map((group, g) => {
+    const row = make("tr"), name = make("th", "", GROUPS[g]), cell = make("td"), bars = make("div", "bars");
+    name.scope = "row";
+    name.append(make("small", "", `${whole(group.items)} items`));
+    const tick = make("div", "tick");
+    tick.title = `${share(group.interactions)} of interactions`;
+    bars.append(make("div", "bar"), make("div", "bar now"), tick);
+    cell.append(bars);
+    row.append(name, cell, make("td"), make("td"));
+    return row;
+  }));
+}
+
+function showGroups(stop) {
+  // one scale for all stops, so that bars stay comparable while a slider moves
+  const most = Math.max(...measured.groups.map((group, g) =>
+    Math.max(group.interactions, ...measured.values[`group_${g + 1}_frequency`].flat())));
+  [...$("groups").rows].forEach((row, g) => {
+    const shares = [plainStop(), stop].map((where) => at(`group_${g + 1}_frequency`, where));
+    const [plain, now, tick] = row.cells[1].firstChild.children;
+    plain.style.width = `${100 * shares[0] / most}%`;
+    now.style.width = `${100 * shares[1] / most}%`;
+    tick.style.left = `${100 * measured.groups[g].interactions / most}%`;
+    row.cells[2].textContent = share(shares[0]);
+    row.cells[3].textContent = share(shares[1]);
+  });
 }

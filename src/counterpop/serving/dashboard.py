@@ -30,6 +30,7 @@ PAGE = {
     "/": ("page.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
     "/curve.js": ("curve.js", "text/javascript"),
+    "/saving.js": ("saving.js", "text/javascript"),
     "/page.css": ("page.css", "text/css"),
 }
 NOT_YET: dict[int | str, dict[str, Any]] = {

@@ -22,7 +22,9 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("counterpop.serving")
-OPEN_PATHS = frozenset(("/", "/page.js", "/curve.js", "/page.css", "/healthz", "/readyz"))  # need no token
+OPEN_PATHS = frozenset(
+    ("/", "/page.js", "/curve.js", "/saving.js", "/page.css", "/healthz", "/readyz")
+)  # need no token
 PROBES = frozenset(("/healthz", "/readyz"))  # answered however busy the server is
 HEADERS = 1 << 16  # bytes that the headers of a request may have
 WRONG_TOKENS, WINDOW = 20, 60.0  # so many from one address in this many seconds, and it has to wait

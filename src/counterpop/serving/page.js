@@ -101,40 +101,6 @@ function showVerdict(stop) {
       (measured.values.price ? `, ${at("gain", stop) > 0 && at("price", stop) > 0.005 ? "but" : "and"} ${words(-at("price", stop), "more", "less", "about as much")} of what they choose as traffic is today.` : ".");
 }
 
-// Validation is drawn unlike the log, about equally often for every item, where an ordinary part was held out as well.
-const evenly = () => measured.values.price ? "what users would choose if every item were shown equally often" : "what users chose in the validation part";
-
-function showPair(stop) {
-  const recall = [plainStop(), stop].map((where) => at("recall", where));
-  const error = TEN_GROUPS * at("recall", stop, measured.errors) / recall[0];
-  const gain = at("gain", stop), price = measured.values.price && at("price", stop);
-  const sides = [side("gain", "Gain", measured.values.price ? "if every item were shown equally often" : "on the validation part",
-    `${gain < 0 ? "−" : "+"}${Math.abs(100 * gain).toFixed(1)} %`, gain < 0 ? "less is found" : "more is found",
-    [gain - error, gain + error], recall, `of the items that users chose are found (recall@${measured.k}).`)];
-  if (measured.values.price) {
-    const half = TEN_GROUPS * at("price", stop, measured.errors);
-    sides.push(side("price", "Price", "as traffic is today", share(price), price < 0 ? "below 0: more is found" : "of what was found is lost",
-      [price - half, price + half], [1, 1 - price], "of what the plain lists find on ordinary pairs is found."));
-  }
-  $("pair").replaceChildren(...sides);
-}
-
-function side(metric, label, where, figure, sense, [low, high], both, note) {
-  const box = make("section", "side"), heading = make("h3", "", `${label} `), left = make("div"), twins = make("div", "twins");
-  box.dataset.metric = metric;
-  heading.append(make("span", "", where));
-  const range = make("p", "around", `${sense}, 95 % interval (${fixed(100 * low, 1)} to ${fixed(100 * high, 1)})`);
-  left.append(make("p", "figure", figure), range);
-  const most = Math.max(...both) || 1;
-  ["Plain", "Adjusted"].forEach((name, n) => {
-    const bar = make("div", n ? "bar now" : "bar");
-    bar.style.width = `${100 * Math.max(0, both[n]) / most}%`;
-    twins.append(make("span", "", name), bar, make("b", "", share(both[n])));
-  });
-  box.append(heading, left, twins, make("p", "note", note));
-  return box;
-}
-
 function around(metric, stop, value, of, digits) {
   const error = measured.errors[metric] && TEN_GROUPS * at(metric, stop, measured.errors) / of;
   return error ? ` (${[value - error, value + error].map((end) => fixed(100 * end, digits)).join(" to ")})` : "";
@@ -171,35 +137,6 @@ function makePoints() {
     return button;
   }));
   if (!measured.values.price) $("x").querySelector("option[value=price]")?.remove();
-}
-
-function makeGroups() {
-  $("groups").replaceChildren(...measured.groups.map((group, g) => {
-    const row = make("tr"), name = make("th", "", GROUPS[g]), cell = make("td"), bars = make("div", "bars");
-    name.scope = "row";
-    name.append(make("small", "", `${whole(group.items)} items`));
-    const tick = make("div", "tick");
-    tick.title = `${share(group.interactions)} of interactions`;
-    bars.append(make("div", "bar"), make("div", "bar now"), tick);
-    cell.append(bars);
-    row.append(name, cell, make("td"), make("td"));
-    return row;
-  }));
-}
-
-function showGroups(stop) {
-  // one scale for all stops, so that bars stay comparable while a slider moves
-  const most = Math.max(...measured.groups.map((group, g) =>
-    Math.max(group.interactions, ...measured.values[`group_${g + 1}_frequency`].flat())));
-  [...$("groups").rows].forEach((row, g) => {
-    const shares = [plainStop(), stop].map((where) => at(`group_${g + 1}_frequency`, where));
-    const [plain, now, tick] = row.cells[1].firstChild.children;
-    plain.style.width = `${100 * shares[0] / most}%`;
-    now.style.width = `${100 * shares[1] / most}%`;
-    tick.style.left = `${100 * measured.groups[g].interactions / most}%`;
-    row.cells[2].textContent = share(shares[0]);
-    row.cells[3].textContent = share(shares[1]);
-  });
 }
 
 // -------------------------------------------------------------------------------------------- one user
@@ -289,50 +226,6 @@ async function showPerson(id) {
   } catch (error) {
     clearPerson(error.message);
   }
-}
-
-// ------------------------------------------------------------------------------------------ taking it away
-
-function save(name, kind, text) {
-  const link = make("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: kind }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
-function saveLists() {
-  // a cell that a spreadsheet would take for a formula starts with an apostrophe
-  const cell = (value) => {
-    const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value ?? "");
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  const columns = ["item", "name", "interactions", "plain_rank", "adjusted_rank", "plain_score", "popular_part", "conformity_part", "adjusted_score"];
-  const rows = ["plain", "adjusted"].flatMap((list) => lists[list].map((row) =>
-    [lists.user, list, lists.item_strength, lists.user_strength, ...columns.map((name) => row[name])]));
-  const head = ["user", "list", "item_strength", "user_strength", ...columns];
-  save(`lists-${lists.user}.csv`, "text/csv", [head, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n");
-}
-
-// The page as it is, in one file that opens anywhere: with its style, without its scripts and controls.
-async function savePage() {
-  const style = await (await fetch("page.css")).text();
-  const copy = document.documentElement.cloneNode(true);
-  for (const part of copy.querySelectorAll("script, link, noscript, .skip, form, .presets, .actions, .axes, .slider input, #notice")) part.remove();
-  copy.querySelector("head").append(Object.assign(document.createElement("style"), { textContent: style }));
-  copy.querySelector("details").open = true;
-  copy.querySelector(".dial").style.position = "static";
-  save(`${document.title.replace(/[^\w.-]+/g, "-")}.html`, "text/html", `<!doctype html>\n${copy.outerHTML}`);
-}
-
-// A link cannot send a token, so with one the page is fetched and saved instead of opened.
-async function openAudit(event) {
-  const token = sessionStorage.getItem("token");
-  if (!token) return;
-  event.preventDefault();
-  const answer = await fetch($("audit").href, { headers: { Authorization: `Bearer ${token}` } });
-  if (answer.ok) save("audit.html", "text/html", await answer.text());
-  else say((await answer.json()).detail);
 }
 
 async function suggest() {

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, CounterpopError
@@ -156,7 +155,7 @@ class Checkpoint:
     def _save(self, path: Path, standing: Mapping[str, Any], tensors: State) -> None:
         text = to_json({"key": f"{self._key} {path.suffix}", **standing})
         with replacing(path) as part:
-            part.write_bytes(save(tensors, {"standing": text, "checksum": _checksum(text, tensors)}))
+            _write_tensors(part, tensors, {"standing": text, "checksum": _checksum(text, tensors)})
 
     def _read(self, path: Path) -> tuple[dict[str, Any], State]:
         try:
@@ -196,6 +195,23 @@ def remove_checkpoint(path: Path) -> None:
     """Removes a checkpoint with its members."""
     for file in (path, *path.parent.glob(f"{escape(path.name)}.[0-9]*")):
         file.unlink(missing_ok=True)
+
+
+def _write_tensors(path: Path, tensors: State, metadata: Mapping[str, str]) -> None:
+    """Writes a safetensors file array after array; the library's `save` would hold all of them twice more in memory."""
+    about: dict[str, Any] = {"__metadata__": dict(metadata)}
+    tensors = dict(sorted(tensors.items(), key=lambda named: (-named[1].itemsize, named[0])))  # keeps them aligned
+    end = 0
+    for name, value in tensors.items():
+        kind = "BOOL" if value.dtype == bool else f"{value.dtype.kind.upper()}{8 * value.itemsize}"
+        about[name] = {"dtype": kind, "shape": value.shape, "data_offsets": [end, end + value.nbytes]}
+        end += value.nbytes
+    head = json.dumps(about).encode()
+    head += b" " * (-len(head) % 8)
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        for value in tensors.values():
+            file.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
 
 
 def _size(tensors: State) -> int:
