@@ -136,7 +136,7 @@ def headline(found: Evaluation) -> str:
         return "Nothing was removed: both strengths are 0, so the adjusted lists are the plain ones."
     would = "what users would choose if every item were shown equally often"
     first = would if found.even else f"what users chose in the {PARTS[found.on]} part"
-    text = f"With popularity removed, the recommendations find {_amount(found)} of {first}"
+    text = f"With part of the popularity removed, the recommendations find {_amount(found)} of {first}"
     if found.ordinary is None:
         return f"{text}. {PRICE_UNKNOWN if found.even else ''}".strip()
     ways = {verdict("recall", one.comparison["recall"]) for one in (found, found.ordinary)}

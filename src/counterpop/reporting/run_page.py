@@ -96,7 +96,8 @@ def frontier_panel(report: RunReport) -> str:
         return ""
     strengths = report.evaluation.item_strength, report.evaluation.user_strength
     used = next((n for n, p in told["points"].items() if (p["item_strength"], p["user_strength"]) == strengths), None)
-    where = "" if "uniform" in told else "measured on validation pairs"  # debias has no other pairs
+    own = "measured on validation pairs, so the figures differ from those above"
+    where = "" if "uniform" in told else own  # debias has no other pairs
     figure = figures.frontier(told, _bases(report), used)
     return panel("How much to remove is a choice: gain against price", where, figure)
 

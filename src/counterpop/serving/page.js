@@ -97,7 +97,7 @@ function showVerdict(stop) {
     : `${Math.abs(100 * value).toFixed(0)} % ${value > 0 ? more : less}`;
   $("verdict").textContent = stop.join() === plainStop().join()
     ? "Nothing is removed: these are the plain lists."
-    : `With popularity removed, the recommendations find ${words(at("gain", stop), "more", "less", "about as much")} of ${evenly()}` +
+    : `With part of the popularity removed, the recommendations find ${words(at("gain", stop), "more", "less", "about as much")} of ${evenly()}` +
       (measured.values.price ? `, ${at("gain", stop) > 0 && at("price", stop) > 0.005 ? "but" : "and"} ${words(-at("price", stop), "more", "less", "about as much")} of what they choose as traffic is today.` : ".");
 }
 
