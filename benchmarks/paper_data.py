@@ -18,16 +18,16 @@ def data_folder() -> Path:
     return folder
 
 
-def load_split(name: str) -> cp.Split:
-    """A data set as the paper splits it."""
+def load_split(name: str, ordinary: float = 0.0) -> cp.Split:
+    """A data set as the paper splits it; without an ordinary part, unless a share of train is named."""
     warnings.simplefilter("ignore", cp.CounterpopWarning)
-    return read_split(data_folder() / f"{name}.npz")
+    return read_split(data_folder() / f"{name}.npz", ordinary)
 
 
-def read_split(path: Path) -> cp.Split:
+def read_split(path: Path, ordinary: float = 0.0) -> cp.Split:
     """The split in a file, read without polars, which a machine with a GPU may lack."""
     with np.load(path, allow_pickle=False) as archive:
         user, item, part = archive["user"], archive["item"], archive["split"]
     order = np.lexsort((item, user))
     ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
-    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]), ordinary=0.0)
+    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]), ordinary=ordinary)

@@ -2,6 +2,7 @@
 
     python experiments/ahead.py choose adressa --out ahead.jsonl   # every candidate on validation, one seed
     python experiments/ahead.py test adressa --out ahead.jsonl    # the best one: three seeds, their ensemble, test once
+    python experiments/ahead.py price adressa --out ahead.jsonl   # what that costs in recall on ordinary pairs
     python experiments/ahead.py table --out ahead.jsonl
 
 A call goes on where an earlier one stopped. ML-10M and Netflix are not refit, as in published results; Adressa and
@@ -123,10 +124,29 @@ def test(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> N
         )
 
 
+def price(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> None:
+    """Recall on 5 % of train, drawn as it is: the best settings, and the same with uniform negatives, not adjusted."""
+    best = max((row for row in done if row["data"] == data and row["kind"] == "valid"), key=lambda row: row["valid"])
+    uniform = {name: value for name, value in best["settings"].items() if name not in ("negative_power", "logq")}
+    uniform |= {"logq": 1.0} if uniform["loss"] == "softmax" else {"negative_power": 0.0}
+    split = load_split(data.partition("-")[0], ordinary=0.05)
+    figures = {}
+    for name, settings in (("uniform", uniform), ("best", best["settings"])):
+        run = cp.train(split, method="gradient", refit=False, seed=0, **settings)
+        model, pair, _ = tuned(run, split)
+        at = {"plain": (0.0, 0.0), "adjusted": (model.item_strength, model.user_strength)}
+        assert model.ordinary is not None
+        figures[name] = {
+            side: {"even": model.grid.at(*where)["recall"], "ordinary": model.ordinary.at(*where)["recall"]}
+            for side, where in at.items()
+        } | {"strengths": at["adjusted"], "direction": pair}
+    write(out, record_of(data, "price", best["settings"], **figures))
+
+
 def write(out: Path, record: dict[str, Any]) -> None:
     with out.open("a") as file:
         print(json.dumps(record, default=list), file=file, flush=True)
-    print({name: record[name] for name in ("data", "kind", "settings", "valid", "strengths", "seconds")}, flush=True)
+    print({name: value for name, value in record.items() if name != "made"}, flush=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -163,7 +183,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("choose", "test", "table"))
+    parser.add_argument("what", choices=("choose", "test", "price", "table"))
     parser.add_argument("data", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -172,7 +192,9 @@ def main() -> None:
     if options.what == "table":
         print(table(rows))
     for data in options.data:
-        {"choose": choose, "test": test}[options.what](data, load_split(data.partition("-")[0]), options.out, rows)
+        {"choose": choose, "test": test, "price": price}[options.what](
+            data, load_split(data.partition("-")[0]), options.out, rows
+        )
 
 
 if __name__ == "__main__":
