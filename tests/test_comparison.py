@@ -74,6 +74,8 @@ def test_different_held_out_pairs_are_not_compared(split: cp.Split, world: cp.Wo
     evaluations = [cp.evaluate(model_of(one, 0), one, resamples=0) for one in (split, other)]
     with pytest.raises(InputError, match="the same held-out pairs"):
         summarise_seeds({"a": evaluations[:1], "b": evaluations[1:]})
+    with pytest.raises(InputError, match=r"list of models or folders, .* got Measures"):
+        cp.compare(evaluations[0].adjusted, split)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="pass it as compare"):
         cp.compare([model_of(split, 0)])
 

@@ -99,7 +99,7 @@ def test_below_the_limit_nothing_changes_and_above_it_models_are_comparable(
     other = cp.evaluate(model.with_strengths(0.9, 0.0), split, resamples=50)
     assert some.sample is not None and some.ordinary is not None and some.ordinary.sample is not None
     assert (some.sample.users, some.sample.population) == (500, np.count_nonzero(split.test.user_counts))
-    assert cp.compare(other.adjusted, some.adjusted)["recall"]["difference"] != 0  # raises for other users
+    assert cp.contrast(other.adjusted, some.adjusted)["recall"]["difference"] != 0  # raises for other users
     assert cp.evaluate(model, split, users="all", resamples=50).to_json() == whole.to_json()
     audited = cp.audit_model(model, split.train, 10)
     assert audited.users == 500 and audited.as_dict()["sample"]["population"] == np.count_nonzero(

@@ -509,6 +509,7 @@ def test_the_paper_is_made_from_public_names() -> None:
                 allowed = (
                     "counterpop.paper",
                     "counterpop.reporting",
+                    "counterpop.uncertainty",
                     "counterpop.encoding",
                     "counterpop.outputs",
                     "counterpop.kernels.threads",

@@ -88,6 +88,11 @@ def compare(
 
 
 def _named(subjects: Mapping[str, Subject] | Sequence[Subject]) -> dict[str, Subject]:
+    if not isinstance(subjects, Mapping | Sequence) or isinstance(subjects, str):
+        raise InputError(
+            f"compare takes a list of models or folders, or names of them, got {type(subjects).__name__}; two "
+            "results of the same users are compared by cp.contrast"
+        )
     if isinstance(subjects, Mapping):
         named = dict(subjects)
     else:

@@ -18,7 +18,7 @@ WHERE = {
 }
 
 
-@click.command(epilog='Example: eval "$(counterpop completion bash)"')
+@click.command(epilog="Example: counterpop completion bash >> ~/.bashrc")
 @click.argument("name", metavar="SHELL", type=click.Choice(list(WHERE)))
 @seed_option()
 @shell
