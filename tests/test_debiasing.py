@@ -71,6 +71,19 @@ def test_no_user_is_both_tuned_and_tested_on(taste_world: World, split: cp.Split
     assert len(fix.ordinary.plain.users) > 0.4 * (split.valid.user_counts > 0).sum()
 
 
+@pytest.mark.parametrize("later", [True, False])
+def test_times_do_not_decide_what_is_held_out(taste_world: World, split: cp.Split, later: bool) -> None:
+    users, items = planted(taste_world, 0.5)
+    assert split.train.time is not None
+    found = []
+    for keep in (True, False):
+        log, held = (one if keep else replace(one, time=None) for one in (split.train, split.valid))
+        found.append(cp.debias(users, items, log, holdout=held if later else None))
+    timed, untimed = found
+    assert np.array_equal(timed.uniform.plain.users, untimed.uniform.plain.users)
+    assert timed.uniform.plain.recall == untimed.uniform.plain.recall
+
+
 def test_the_order_of_rows_does_not_matter(taste_world: World, split: cp.Split) -> None:
     users, items = planted(taste_world, 0.5)
     first = cp.debias(users, items, split.train)

@@ -65,7 +65,7 @@ def test_vectors_that_cannot_be_rebuilt_prove_nothing(biased: World) -> None:
 
 def test_rebuilt_vectors_are_those_of_a_log_without_the_pairs(biased: World) -> None:
     """Every formula written out densely, and recall counted by hand."""
-    log = replace(biased.log, time=None)  # `debias` does not use it
+    log = replace(biased.log, time=None)
     users, items = train_als(log)
     found = cp.debias(users, items, log)
     vectors = cp.Embeddings(users, items, log.user_ids, log.item_ids)

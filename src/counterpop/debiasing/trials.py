@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import Any
 
@@ -157,7 +157,8 @@ def hold_out(log: Interactions, later: Interactions | None, seed: int, users: Us
     generator, in_sample = np.random.default_rng([seed, PAIR_STREAM]), later is None
     if later is None:
         of_each = max(LEAST_OF_EACH, int(min(ENOUGH_PAIRS, MOST_OF_LOG * len(log)) / log.n_items))
-        uniform = draw_by_item(log, np.minimum(of_each, log.item_counts // 2), generator)
+        untimed = replace(log, time=None)  # random pairs of each item, not the latest
+        uniform = draw_by_item(untimed, np.minimum(of_each, log.item_counts // 2), generator)
         ordinary = generator.choice(len(log), len(uniform), replace=False)
         masks = [np.isin(np.arange(len(log)), rows) for rows in (uniform, ordinary)]
         parts = [(log.rows(~mask), log.rows(mask)) for mask in masks]
@@ -189,7 +190,8 @@ def _draw_later(
     if not len(later):
         raise InputError("the holdout must hold pairs that the log does not, but it has none; pass a later log")
     flat = max(1, int(np.median(later.item_counts[later.item_counts > 0])))
-    return later.rows(np.sort(draw_by_item(later, np.full(log.n_items, flat), generator))), later
+    rows = draw_by_item(replace(later, time=None), np.full(log.n_items, flat), generator)  # not the latest
+    return later.rows(np.sort(rows)), later
 
 
 def as_split(log: Interactions, seed: int = 0, **parts: Interactions) -> Split:
