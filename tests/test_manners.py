@@ -90,6 +90,8 @@ def test_only_options_of_the_command_are_renamed() -> None:
     same = (
         "column 'item_strength' of my_item_strength.csv holds k pairs; see item_positions and threads=2",
         "the point is taken at /data/item_strength/x, so k = 20 (first: 'user_ids')",
+        "runs/k=3/x, k=3/x, k=0.5/x and /data/k=3 are no runs",
+        "point is not a run folder",
     )
     for text in same:
         assert in_options(text, options) == text
@@ -97,6 +99,8 @@ def test_only_options_of_the_command_are_renamed() -> None:
         "--item-strength must be finite; pass --user-ids"
     )
     assert in_options("pass point='gain' (--point gain)", options) == "pass --point gain"
+    assert in_options("pass point='gain'.", options) == "pass --point gain."
+    assert in_options("point is a share, so pass k=5.", options) == "--point is a share, so pass --k 5."
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,21 @@ def test_options_about_names_need_names(folder: Path) -> None:
             assert f"{option} works only together with --names" in refused.stderr
 
 
+@pytest.mark.parametrize("command", ["evaluate", "report"])
+def test_names_are_found_by_the_column_of_items(folder: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    seen = []
+
+    def stop(*_: object, about: LabelSources, **__: object) -> None:
+        seen.append(about.item)
+        raise InputError("enough")
+
+    monkeypatch.setattr(f"counterpop.cli.{command}.summarise", stop)
+    words = ("--holdout", folder / "later.csv", "--item", "film", "--names", folder / "films.csv")
+    out = ("--out", folder / "x.html") if command == "report" else ()
+    assert "enough" in call(command, folder / "run", *words, *out).stderr
+    assert seen[0][0] == "film"
+
+
 def test_ids_that_cannot_be_in_the_log_are_counted() -> None:
     table = pl.DataFrame({"id": ["7", "B00X", "5", "05"], "name": ["Heat", "Alien", "Up", "Up"]})
     found = read_labels(table, np.array([5, 6, 7]))

@@ -308,6 +308,15 @@ def test_explanations_histories_and_searches(server: Server, model: ServedModel)
     assert server.get("/users?search=zzz")["users"] == []
 
 
+def test_the_last_time_of_the_log_is_found_once(model: ServedModel) -> None:
+    times = np.linspace(3.0, 1.0, len(model.seen.user_ix))
+    recommender = model.recommender
+    dated = replace(model, recommender=replace(recommender, seen=replace(model.seen, time=times)))
+    assert dated.last_time == 3.0
+    assert dated.last_time is dated.last_time
+    assert replace(model, recommender=replace(recommender, seen=replace(model.seen, time=None))).last_time is None
+
+
 def test_similar_and_audit(server: Server, model: ServedModel) -> None:
     body = server.get("/similar?item=i7&k=3&item_strength=1")
     at = find(model.vectors.item_ids, "i7")

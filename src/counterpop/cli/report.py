@@ -40,7 +40,8 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool, **o
     """
     if len(set(runs)) < len(runs):
         raise click.UsageError("each run can be compared only once, but one is named twice")
-    how: dict[str, Any] = {"columns": pop_given_columns(options), "about": pop_labels(options)}
+    about = pop_labels(options)
+    how: dict[str, Any] = {"columns": pop_given_columns(options), "about": about}
     how |= {name: options[name] for name in ("holdout", "users")}
     check_writable(out)
     names = [Path(path).resolve().name for path in runs]

@@ -10,8 +10,9 @@ import click
 _VALUE = r"(True|False|None|'[^']*'|[\w.]+)?"
 _HINTED = re.compile(rf"\b[a-z]\w*={_VALUE} \((?:[a-z]+: )?(--[^)]*)\)")  # min_rating= (--min-rating)
 _WORD = re.compile(r"\b([a-z]\w*) \((--([a-z-]+)[^)]*)\)")  # holdout (--holdout FILE)
-_GIVEN = re.compile(rf"\b([a-z]\w*)={_VALUE}")  # point='gain', drop_unknown=True, item=
-_FIRST = re.compile(r"^([a-z]\w*)(?= (?:must|is|are|goes)\b)")  # k must be at least 1
+# point='gain', drop_unknown=True, item=, but not the path runs/seed=3/x
+_GIVEN = re.compile(rf"(?<![\w./-])([a-z]\w*)={_VALUE}(?![\w/-]|\.\w)")
+_FIRST = re.compile(r"^([a-z]\w*)(?= (?:must|goes|is a share)\b)")  # k must be at least 1
 _SNAKE = re.compile(r"(?<![\w'\"`./-])([a-z]+(?:_[a-z]+)+)(?![\w'\"`./(=])")
 
 

@@ -99,9 +99,9 @@ class Dashboard(Routes):
         at, log = user_position(model, asked.user), model.seen
         items = history_of(log, at, model.train.item_counts)
         dates: Iterable[str | None] = repeat(None)
-        if log.time is not None:
+        if log.time is not None and (last := model.last_time) is not None:
             times = log.time[log.user_starts[at] : log.user_starts[at + 1]]
-            dates = [as_date(time, float(log.time.max())) for time in np.sort(times)[::-1].tolist()]
+            dates = [as_date(time, last) for time in np.sort(times)[::-1].tolist()]
         touched = [_touched(model, item) | {"time": date} for item, date in zip(items.tolist(), dates, strict=False)]
         order = "popular" if log.time is None else "latest"
         return json_response({"user": model.vectors.user_ids[at], "order": order, "items": touched})

@@ -65,6 +65,11 @@ class ServedModel:
         return self.find_parts()
 
     @cached_property
+    def last_time(self) -> float | None:
+        """The last time of the log; None if it has none."""
+        return None if self.seen.time is None or not len(self.seen.time) else float(self.seen.time.max())
+
+    @cached_property
     def fold_in_reg(self) -> float:
         return ridge(self.vectors.item_vectors)
 
