@@ -170,6 +170,30 @@ def test_the_query_in_sql_is_the_query(engine: tuple[Any, Run]) -> None:
         assert np.array(vectors)[order] == pytest.approx(fix.query(users), abs=1e-5)
 
 
+@pytest.mark.parametrize("vector", ["p", "c", "x", "cp_taste"])
+def test_columns_of_the_table_may_have_any_name(engine: tuple[Any, Run], vector: str) -> None:
+    dialect, run = engine
+    names = ["p", "q", "a", "b", "c", "d", "x", "y", "along_q", "p_dot_q"]
+    vectors = pl.Series([[1.0, 2.0], [3.0, 5.0]], dtype=pl.List(pl.Float32))
+    table = pl.DataFrame({name: [7, 8] for name in names if name != vector} | {"d": [0, 1], vector: vectors})
+    east, north = np.eye(2, dtype=np.float32)
+    got = run(
+        write_query(cp.Adjustment(east, north, 1.0, 0.5), dialect, "fix", user="d", vector=vector), {"fix": table}
+    )
+    assert list(map(int, got["d"])) == [0, 1]
+    assert [str(v).replace(" ", "").strip("{[]}") for v in got[vector]] in (["0,1", "0,2.5"], ["0.0,1.0", "0.0,2.5"])
+
+
+def test_names_with_braces_are_written_as_they_are() -> None:
+    log = as_table(cp.make_world(60, 40, mean_activity=5, seed=0).log)
+    lists = draw_lists(cp.read_interactions(log), 5, 2, True)
+    found = cp.read_recommendations(lists, cp.read_interactions(log))
+    names = {"user": "{user}", "item": "{}", "rank": "{k}"}
+    tables = {"{log}": log.rename({n: names[n] for n in log.columns}), "lists": lists.rename(names)}
+    got = run_duckdb(write_audit("duckdb", '"{log}"', "lists", **names), tables)
+    check_audit(got, cp.audit(found.lists, found.users, found.log))
+
+
 def test_wrong_input_is_one_sentence() -> None:
     with pytest.raises(InputError, match="the dialect must be one of duckdb, postgresql, spark, got 'oracle'"):
         write_audit("oracle")  # type: ignore[arg-type]

@@ -191,9 +191,9 @@ def write_audit(
     check_dialect(dialect)
     if k is not None and k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    steps = write_sources(log, lists, later, dialect, user=user, item=item, rank=rank) | STEPS
-    *chain, last = [
-        (name, text.format(**{step: f"cp_{step}" for step in steps}, k=k or 2**31 - 1)) for name, text in steps.items()
-    ]
-    joined = ",\n".join(f"cp_{name} AS ({text}\n)" for name, text in chain)
-    return in_dialect(f"WITH {joined}{last[1]}", dialect)
+    sources = write_sources(log, lists, later, dialect, user=user, item=item, rank=rank)
+    names = {step: f"cp_{step}" for step in sources | STEPS}
+    filled = {step: in_dialect(text.format(**names, k=k or 2**31 - 1), dialect) for step, text in STEPS.items()}
+    last = filled.pop("audit")
+    joined = ",\n".join(f"{names[step]} AS ({text}\n)" for step, text in (sources | filled).items())
+    return f"WITH {joined}{last}"

@@ -15,21 +15,24 @@ _DOT: dict[Dialect, str] = {
     "spark": "aggregate(zip_with({}, {}, (x, y) -> x * y), CAST(0 AS DOUBLE), (total, x) -> total + x)",
 }
 _TAKE_OUT: dict[Dialect, str] = {
-    "duckdb": "list_transform(list_zip({u}, p, q), lambda x: CAST(x[1] - c * x[2] - d * x[3] AS REAL))",
+    "duckdb": "list_transform(list_zip(u, p, q), lambda x: CAST(x[1] - c * x[2] - d * x[3] AS REAL))",
     "postgresql": "(SELECT array_agg(CAST(x - c * y - d * z AS REAL) ORDER BY n) "
-    "FROM unnest({u}, p, q) WITH ORDINALITY AS components(x, y, z, n))",
-    "spark": "zip_with(zip_with({u}, p, (x, y) -> x - c * y), q, (x, z) -> CAST(x - d * z AS FLOAT))",
+    "FROM unnest(u, p, q) WITH ORDINALITY AS components(x, y, z, n))",
+    "spark": "zip_with(zip_with(u, p, (x, y) -> x - c * y), q, (x, z) -> CAST(x - d * z AS FLOAT))",
 }
-# c = b (u.p) and d = a ((u - c p).q) = a (u.q - c p.q): one pass over u for both products
-_TEXT = Template("""WITH fix AS (
+# c = b (u.p) and d = a ((u - c p).q) = a (u.q - c p.q): one pass over u for both products. The table's columns are
+# renamed first, so that none of them is taken for one of these.
+_TEXT = Template("""WITH cp_fix AS (
   SELECT $p AS p, $q AS q, CAST($b AS DOUBLE PRECISION) AS b, CAST($a AS DOUBLE PRECISION) AS a
-), along AS (
-  SELECT $id, $u, p, q, a, b * $u_dot_p AS c, $u_dot_q AS along_q, $p_dot_q AS p_dot_q
-  FROM $table CROSS JOIN fix
-), amounts AS (
-  SELECT $id, $u, p, q, c, a * (along_q - c * p_dot_q) AS d FROM along
+), cp_users AS (
+  SELECT $id AS id, $vector AS u FROM $table
+), cp_along AS (
+  SELECT id, u, p, q, a, b * $u_dot_p AS c, $u_dot_q AS along_q, $p_dot_q AS p_dot_q
+  FROM cp_users CROSS JOIN cp_fix
+), cp_amounts AS (
+  SELECT id, u, p, q, c, a * (along_q - c * p_dot_q) AS d FROM cp_along
 )
-SELECT $id, $result AS $u FROM amounts""")
+SELECT id AS $id, $result AS $vector FROM cp_amounts""")
 
 
 def write_query(
@@ -48,19 +51,19 @@ def write_query(
 CAST(0.5 AS DOUBLE PRECISION) AS b, CAST(1.0 AS DOUBLE PRECISION) AS a
     """
     check_dialect(dialect)
-    u, dot = quote(vector, dialect), _DOT[dialect]
+    dot = _DOT[dialect]
     text = _TEXT.substitute(
         p=_array(fix.user_direction, dialect),
         q=_array(fix.item_direction, dialect),
         a=float(fix.item_strength),
         b=float(fix.user_strength),
         id=quote(user, dialect),
-        u=u,
+        vector=quote(vector, dialect),
         table=table,
-        u_dot_p=dot.format(u, "p"),
-        u_dot_q=dot.format(u, "q"),
+        u_dot_p=dot.format("u", "p"),
+        u_dot_q=dot.format("u", "q"),
         p_dot_q=dot.format("p", "q"),
-        result=_TAKE_OUT[dialect].format(u=u),
+        result=_TAKE_OUT[dialect],
     )
     return in_dialect(text, dialect)
 
