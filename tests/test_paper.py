@@ -553,13 +553,20 @@ def test_tables_one_and_two_are_the_papers_on_the_papers_data(tmp_path: Path) ->
 @pytest.mark.parametrize("backbone", published.BACKBONES)
 def test_the_best_of_ours_has_as_many_candidates_as_any_other(backbone: str) -> None:
     widest = Plan(candidates=plan.MOST_CANDIDATES)
-    found = widest.search(backbone, published.OURS, frontier.CANDIDATES[backbone])
-    assert len({repr(cp.Settings(**one)) for one in found}) == plan.MOST_CANDIDATES
+    for method in (published.OURS, published.PLAIN):
+        found = widest.search(backbone, method, frontier.CANDIDATES[backbone])
+        assert len({repr(cp.Settings(**one)) for one in found}) == plan.MOST_CANDIDATES
     rivals = [method for method in cp.METHODS if backbone == "lightgcn" or not method.needs_graph]
-    for method in rivals:
-        assert len(widest.search(backbone, method.name)) == plan.MOST_CANDIDATES, method.name
+    for rival in rivals:
+        assert len(widest.search(backbone, rival.name)) == plan.MOST_CANDIDATES, rival.name
     powered = [cp.Settings(**one) for one in widest.search(backbone, published.PLAIN, negative_power=1.0)]
     assert {one.negative_power for one in powered} == {1.0}
+
+
+@pytest.mark.parametrize("name", ["simgcl", "paac"])
+def test_a_strong_contrast_is_among_the_first_candidates(name: str) -> None:
+    found = [cp.Settings(**one).method for one in Plan().search("lightgcn", name)]
+    assert [getattr(method, "weight") for method in found] == [0.5, 0.1, 5.0]  # noqa: B009
 
 
 def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path: Path) -> None:
@@ -572,6 +579,7 @@ def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path
     assert [(row["method"], row["variant"]) for row in rows] == [
         ("plain", ""),
         ("plain", frontier.BY_POPULARITY),
+        ("plain", frontier.SAME_CANDIDATES),
         *((name, "") for name in ("ips", "cause", "dice", "macr", "gradient")),
         ("gradient", frontier.BEST),
         ("gradient", frontier.ENSEMBLE),
@@ -581,6 +589,9 @@ def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path
     assert by_title["plain", ""]["published"] == published.table3("mf", "adressa", "plain")
     best, ensemble = by_title["gradient", frontier.BEST], by_title["gradient", frontier.ENSEMBLE]
     assert best["best_less_this"] is None and set(ensemble["best_less_this"]) == set(published.METRICS)
+    same = by_title["plain", frontier.SAME_CANDIDATES]
+    tried, also = ([one["settings"] for one in row["chosen"]["searched"]] for row in (same, best))
+    assert tried == also
     difference = by_title["plain", ""]["best_less_this"]["recall"]
     assert difference["difference"] == pytest.approx(best["recall"]["mean"] - by_title["plain", ""]["recall"]["mean"])
     assert difference["corrected"] >= difference["p_value"]

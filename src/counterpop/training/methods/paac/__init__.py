@@ -44,11 +44,11 @@ class PAAC(SimGCL):
         return (
             {},
             {"method": cls(0.1), "lr": 5e-3},
+            {"method": cls(5.0, noise=0.2)},
             {"method": cls(0.02), "lr": 5e-3},
             {"method": cls(2.0)},
             {"method": cls(0.1, align=10.0), "lr": 5e-3},
             {"method": cls(0.1, popular_weight=0.5, across=0.6), "lr": 5e-3},
-            {"method": cls(5.0, noise=0.2)},
             {"method": cls(0.5, noise=0.2), "lr": 1e-3},
         )
 

@@ -52,11 +52,11 @@ class SimGCL(Plain):
         return (
             {},
             {"method": cls(0.1), "lr": 5e-3},
+            {"method": cls(5.0, noise=0.2)},
             {"method": cls(0.02), "lr": 5e-3},
             {"method": cls(2.0)},
             {"method": cls(0.5, noise=0.2), "lr": 1e-3},
             {"method": cls(0.1, temperature=0.1), "lr": 5e-3},
-            {"method": cls(5.0, noise=0.2)},
             {"method": cls(0.1), "lr": 5e-3, "reg": 1e-3},
         )
 
