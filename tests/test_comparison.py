@@ -20,6 +20,7 @@ from counterpop import artifacts
 from counterpop.cli import main
 from counterpop.comparison import summarise_seeds
 from counterpop.errors import ArtifactError, InputError
+from counterpop.interactions import join
 from counterpop.reporting import comparison_sentences, write_comparison
 from counterpop.uncertainty import resample, unpack
 
@@ -161,3 +162,20 @@ def test_missing_seeds_are_reported_and_resumed(folder: Path, tmp_path: Path) ->
     assert len(artifacts.seed_folders(tmp_path / "run")) == 2
     refused = call("train", folder / "split", "--seeds", 2, "--out", folder / "split", *QUICK)
     assert "holds a split, which is not overwritten" in refused.stderr
+    other = cp.split_uniform(cp.load_split(folder / "split").train, test=2, valid=2, ordinary=0)
+    cp.save_split(other, tmp_path / "other")
+    resumed = (*words[2:], "--resume")
+    assert "was trained on another split" in call("train", tmp_path / "other", *resumed).stderr
+    assert "was trained with dim" in call(*(5 if word == 4 else word for word in (*words, "--resume"))).stderr
+    artifacts.begin_seeds(tmp_path / "run", range(2), force=True)  # and stopped at once
+    with pytest.raises(ArtifactError, match="has 0 of 2 seeds"):
+        artifacts.seed_folders(tmp_path / "run")
+
+
+def test_a_model_that_knows_validation_pairs_is_not_compared_on_them(folder: Path, tmp_path: Path) -> None:
+    split = cp.load_split(folder / "split")
+    other = cp.split_from_logs(join(split.train, split.valid), split.test, split.development.ordinary)
+    cp.save_split(other, tmp_path / "other")
+    call_json("train", tmp_path / "other", "--method", "plain", "--out", tmp_path / "knows", *QUICK)
+    with pytest.raises(InputError, match="knows was trained on pairs that are held out here"):
+        cp.compare([folder / "plain", tmp_path / "knows"], on="valid")

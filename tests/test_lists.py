@@ -90,6 +90,10 @@ def test_a_folder_of_other_lists_is_not_mixed_up(model: Recommender, tmp_path: P
     for force in (False, True):
         with pytest.raises(InputError, match="holds something else, which is not overwritten"):
             write_lists(model, tmp_path / "own", users, 7, force=force)
+        (tmp_path / "own/lists.json").write_text("[1, 2]")  # a list of somebody's own
+    (folder / "note.txt").write_text("mine")
+    write_lists(model, folder, users, 7, force=True)
+    assert (folder / "note.txt").read_text() == (tmp_path / "own/file").read_text() == "mine"
 
 
 def test_an_index_finds_what_it_says_and_leaves_out_seen_items() -> None:

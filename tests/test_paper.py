@@ -189,6 +189,18 @@ def test_a_training_that_was_stopped_goes_on(data: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob("runs/*.checkpoint"))
 
 
+def test_a_checkpoint_that_does_not_fit_any_more_is_not_used(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"backbone": "mf", "method": "gradient", "loss": "bpr", "epochs": 2, "check_every": 1, "threads": 1}
+    with pytest.raises(Interrupted):
+        Bench(data, tmp_path / "runs", MF, should_stop=lambda: True).validated("ml10m", settings)
+    assert len(list(tmp_path.glob("runs/*.checkpoint"))) == 1
+    for place in ("training.fitting", "paper.runs"):
+        monkeypatch.setattr(f"counterpop.{place}.core_count", lambda: 99)
+    assert len(Bench(data, tmp_path / "runs", MF).validated("ml10m", settings)["looks"]) == 2
+
+
 def test_a_run_is_made_again_when_settings_threads_data_or_numbers_change(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from counterpop.artifacts import load_saved, load_tested, seed_folders
 from counterpop.errors import InputError
 from counterpop.evaluation import Evaluation, Measures, On, evaluate
+from counterpop.interactions import pair_keys
 from counterpop.metrics.resampling import PER_USER
 from counterpop.presentation import Pictured
 from counterpop.recommender import Recommender
@@ -84,6 +85,8 @@ def compare(
     for name, subject in named.items():
         models = _models(subject, on)
         rows[name] = [evaluate(model, split, on, k, resamples=0) for model in models]
+        if on == "valid" and any(np.isin(pair_keys(split.valid), pair_keys(model.seen)).any() for model in models):
+            raise InputError(f"{name} was trained on pairs that are held out here; compare models of one split")
     return summarise_seeds(rows, plain)
 
 

@@ -43,7 +43,7 @@ class Sample:
     @property
     def reach(self) -> float:
         """How far the 95 % interval of a share over users reaches at most to either side."""
-        return 0.98 / math.sqrt(self.users) * math.sqrt(1 - self.users / self.population)
+        return 0.98 / math.sqrt(self.users)
 
     @property
     def sentence(self) -> str:

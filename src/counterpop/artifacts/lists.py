@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -100,15 +99,18 @@ def write_lists(
 
 def _claim(folder: Path, about: dict[str, object], force: bool) -> None:
     """Makes the folder ready for these lists; one with anything else in it raises `InputError`."""
-    if force and (folder / ABOUT).is_file():
-        shutil.rmtree(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         try:
             there = json.loads((folder / ABOUT).read_text())
         except (OSError, ValueError):
-            raise InputError(
-                f"{folder} holds something else, which is not overwritten; choose another folder"
-            ) from None
+            there = None
+        if not isinstance(there, dict) or there.get("kind") != about["kind"]:
+            raise InputError(f"{folder} holds something else, which is not overwritten; choose another folder")
+        if force:
+            for file in folder.glob("part-*.parquet"):
+                file.unlink()
+            _describe(folder, about | {"complete": False})
+            return
         if {name: there.get(name) for name in about} != about:
             raise InputError(
                 f"{folder} holds lists of another model, other users or another k; pass --force to replace them, or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,9 @@ def begin_seeds(path: str | Path, seeds: Sequence[int], force: bool = False, res
         raise InputError(f"{folder} already holds runs; pass --resume to train the rest, or --force to replace them")
     elif resume and not force and _seeds_of(folder) != list(seeds):
         raise InputError(f"{folder} is for seeds {_seeds_of(folder)}, not {list(seeds)}; repeat that command")
+    if force and not resume:  # what was there is no longer part of the set, even if this training is stopped
+        for manifest in folder.glob(f"seed-*/{MANIFEST}"):
+            shutil.rmtree(manifest.parent)
     make_folder(folder)
     with replacing(folder / SEEDS) as part:
         part.write_text(to_json({"seeds": list(seeds)}) + "\n")

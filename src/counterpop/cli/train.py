@@ -25,7 +25,7 @@ from counterpop.splits import Development
 from counterpop.training import Interrupted, Settings, search, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
-from counterpop.training.checkpoints import remove_checkpoint
+from counterpop.training.checkpoints import digest, remove_checkpoint
 from counterpop.training.methods import METHODS, make_method
 
 DEFAULT = Settings()
@@ -217,6 +217,7 @@ def _train_seeds(
     for seed, folder in enumerate(artifacts.begin_seeds(out, range(first, first + number), force, resume), first):
         if resume and artifacts.is_trained(folder):
             saved = artifacts.load_run(folder)
+            _check_same(saved, artifacts.load_split(split).development, settings, folder)
             results[folder.name] = _result(saved.run, str(folder), saved.known.drawn, 0.0)
             continue
         where = split, str(folder)
@@ -227,6 +228,18 @@ def _train_seeds(
         scatter = "" if std is None else f", standard deviation {std:.4f}"
         output.print(f"{number} seeds: validation recall {mean:.4f} on average{scatter}. Wrote {out}.")
     return {"out": out, "valid_recall": {"mean": mean, "std": std, "seeds": number}, "seeds": results}
+
+
+def _check_same(saved: artifacts.SavedRun, known: Development, settings: Mapping[str, Any], folder: Path) -> None:
+    """Raises if a finished run was trained on other data or with other settings than its set is now resumed with."""
+    if digest(saved.known) != digest(known):
+        raise InputError(f"{folder} was trained on another split; pass --force to train all seeds again")
+    before = saved.run.settings
+    for name, value in settings.items():
+        if name != "seed" and isinstance(value, int | float | str) and name in before and before[name] != value:
+            raise InputError(
+                f"{folder} was trained with {name} {before[name]}, not {value}; pass --force to train again"
+            )
 
 
 def _train_once(
@@ -286,8 +299,10 @@ def _train(
     """Trains and saves; returns the run and how its validation part was drawn. Leaves if it was stopped."""
     (split, out), (force, resume), stopped = paths, modes, None
     checkpoint = Path(f"{out}.checkpoint")  # kept until the run is saved, as is the journal of a search
-    searches = make is not train
-    resume |= searches and not force  # a search goes on when it is repeated
+    searches, journal = make is not train, Path(f"{out}.search")
+    if force:
+        journal.unlink(missing_ok=True)
+    resume |= searches and journal.exists()  # a search goes on when it is repeated
     if checkpoint.exists() and not (resume or force):
         raise InputError(f"{checkpoint} is left of a stopped training; pass --resume, or --force to start again")
     more: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
@@ -307,7 +322,7 @@ def _train(
         fill(run)
     if stopped:
         leave(caught, f"{stopped}. The best model so far, of epoch {run.settings['chosen_epochs']}, is in {out}")
-    Path(f"{out}.search").unlink(missing_ok=True)
+    journal.unlink(missing_ok=True)
     remove_checkpoint(checkpoint)
     return run, known.drawn
 

@@ -140,7 +140,7 @@ class Bench:
                 best, best_recall = settings, recall
                 for one in searched:
                     one["chosen"] = one is searched[-1]
-            kept = self._name_of(name, best or settings)
+            kept = to_json([name, resolve(best or settings)])
             self._fitted = {key: fitted for key, fitted in self._fitted.items() if key == kept}
         if best is None:
             raise cp.InputError(why or f"{method} has no candidates")
@@ -267,7 +267,7 @@ class Bench:
 
     def _fit(self, name: str, settings: Mapping[str, Any], *, refit: bool) -> Fitted:
         """A trained run at its best strengths: the one in memory if it will do, which then stays the only one."""
-        key = self._name_of(name, settings)
+        key = to_json([name, resolve(settings)])
         held = self._fitted.get(key)
         if held is not None and (held.run.refit is not None or not refit):
             return held
@@ -306,9 +306,10 @@ class Bench:
         label = f"{name}, {chosen.backbone} {chosen.method.name}, {chosen.loss}, seed {chosen.seed}"
         with self._watch(label) as show:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
-            point = self.cache.folder / f"{digest([name, resolve(settings), refit])}.checkpoint"
-            more: dict[str, Any] = {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
-            run = cp.train(known, refit=refit, on_progress=show, progress=False, **more, **dict(settings) | fixed)
+            key = self.key("checkpoint", name, settings) | {"refit": refit, "cores": core_count()}
+            point = self.cache.folder / f"{digest(key)}.checkpoint"
+            more = dict(settings) | fixed | {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
+            run = cp.train(known, refit=refit, on_progress=show, progress=False, **more)
         point.unlink(missing_ok=True)
         return run
 
@@ -325,9 +326,6 @@ class Bench:
             "settings": resolve(settings),
             "users": QUICK_USERS if self.plan.quick else None,
         }
-
-    def _name_of(self, name: str, settings: Mapping[str, Any]) -> str:
-        return to_json([name, resolve(settings)])
 
 
 def _tried(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Checkpoint:
         self.best: Model | None = None
         if self.path is None:
             return
-        self._key = hashlib.sha256(to_json({"numbers": NUMBERS, **key, "data": _digest(known)}).encode()).hexdigest()
+        self._key = hashlib.sha256(to_json({"numbers": NUMBERS, **key, "data": digest(known)}).encode()).hexdigest()
         if not resume:
             remove_checkpoint(self.path)
         elif self.path.exists():
@@ -234,7 +234,8 @@ def _checksum(text: str, tensors: State) -> str:
     return f"{found:08x}"
 
 
-def _digest(known: Development) -> str:
+def digest(known: Development) -> str:
+    """A fingerprint of what a training may use."""
     found = hashlib.sha256()
     parts = [part for part in (known.train, known.valid, known.ordinary) if part is not None]
     for array in (known.intervened, *(array for part in parts for array in (part.user_ix, part.item_ix))):

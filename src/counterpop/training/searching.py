@@ -18,7 +18,7 @@ from counterpop.progress import Progress, Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
-from counterpop.training.checkpoints import Interrupted
+from counterpop.training.checkpoints import Interrupted, digest
 from counterpop.training.fitting import candidates_of, read_settings, train
 from counterpop.training.racing import try_settings
 from counterpop.training.settings import Settings, TrainOptions
@@ -149,7 +149,7 @@ def search(
             raise Interrupted(f"the search was stopped{kept}")
 
     first = read_settings(dict(space.given)).to_json()
-    fixed = {name: first[name] for name in ("seed", "method", *space.given)}
+    fixed = {name: first[name] for name in ("seed", "method", *space.given)} | {"data": digest(known)}
     with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
         if "last" not in studies[0].user_attrs:
             clock = _Clock(60 * minutes, studies, report)
@@ -320,7 +320,9 @@ def _studies(storage: str | Path | None, given: Mapping[str, Any]) -> Iterator[t
         studies = tuple(optuna.create_study(study_name=f"round {number}", **options) for number in (1, 2))
         before = studies[0].user_attrs.get("given")
         if before not in (None, given):
-            raise InputError(f"{storage} belongs to a search with other settings; continue that one or remove the file")
+            raise InputError(
+                f"{storage} belongs to a search with other settings or data; continue that one or remove the file"
+            )
         studies[0].set_user_attr("given", given)
         seed = given["seed"] + len(studies[0].trials)  # a search that goes on must not propose the same again
         studies[0].sampler = optuna.samplers.TPESampler(seed=seed)

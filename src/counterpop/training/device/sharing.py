@@ -37,6 +37,13 @@ class Share:
             for tensor in tensors:
                 distributed.all_reduce(tensor)
 
+    def take_first(self, *modules: torch.nn.Module) -> None:
+        """Gives the modules the parameters and buffers that they have in the first process."""
+        if not self.alone:
+            for module in modules:
+                for tensor in (*module.parameters(), *module.buffers()):
+                    distributed.broadcast(tensor.detach(), 0)
+
     def gather_rows(self, users: Tensor) -> None:
         """Replaces the rows of other processes' users by those that these have."""
         if not self.alone:

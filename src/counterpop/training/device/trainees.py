@@ -194,6 +194,7 @@ class DeviceEncoder(_Trainee):
         self._module = module.to(find_device(settings))
         dim = settings.dim if start.treated is not None else check_output(self.vectors(), start.train)
         super().__init__(start, dim)
+        self._share.take_first(self._module, self._loss)
         if not any(part.requires_grad for part in self._module()):
             raise InputError("an encoder is trained by its parameters, but nothing that it returned can be trained")
         cuda = self._device.type == "cuda"
