@@ -116,6 +116,16 @@ def test_seeds_are_ordinary_runs_and_are_tuned_and_evaluated_together(folder: Pa
     assert "±" in call("evaluate", folder / "ours").stdout
 
 
+@pytest.mark.parametrize(
+    "words", [("--names", "x.csv"), ("--explain",), ("--seed", 0), ("--no-header",), ("--item", "film"), ("--users", 5)]
+)
+def test_options_without_effect_on_several_seeds_are_refused(folder: Path, words: tuple[object, ...]) -> None:
+    refused = call("evaluate", folder / "ours", *words)
+    assert refused.exit_code == 2
+    option = str(words[0]).replace("no-", "")
+    assert f"{option} does not go with a folder of several seeds" in " ".join(refused.stderr.split())
+
+
 def test_compare_takes_sets_and_single_runs_and_writes_tables(folder: Path, tmp_path: Path) -> None:
     runs = folder / "ours", folder / "plain", folder / "plain" / "seed-0"
     files = [word for kind in ("csv", "tex", "markdown") for word in (f"--{kind}", tmp_path / f"table.{kind}")]

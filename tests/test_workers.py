@@ -147,6 +147,18 @@ def test_a_dead_worker_is_replaced(server: tuple[str, Path, subprocess.Popen[str
     assert json.loads(ask(f"{base}healthz"))["status"] == "ok"
 
 
+def test_a_replacement_that_cannot_load_stops_nobody(server: tuple[str, Path, subprocess.Popen[str]]) -> None:
+    base, run, process = server
+    before = workers(process.pid)
+    away = run.rename(run.with_name("away"))
+    os.kill(before[0], signal.SIGKILL)
+    assert process.stderr is not None
+    assert any("could not serve" in line for line in process.stderr)
+    assert json.loads(ask(f"{base}healthz"))["status"] == "ok"
+    away.rename(run)
+    wait_for(lambda: len(workers(process.pid)) == 2)
+
+
 def test_a_worker_that_cannot_start_gives_one_sentence(tmp_path: Path) -> None:
     run = save_random(tmp_path / "run", 0)
     (run / "model.safetensors").write_bytes(b"nonsense")

@@ -9,6 +9,7 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import (
+    check_only,
     explain_option,
     holdout_options,
     k_option,
@@ -72,8 +73,7 @@ def command(run: str, on: On, k: int, against: str | None, seed: int, quiet: boo
     --against OTHER adds RUN minus OTHER: above 0, RUN has more.
     """
     if any(map(artifacts.has_seeds, filter(None, (run, against)))):
-        if options["holdout"] is not None or options["users"] is not None:
-            raise click.UsageError("--holdout and --users do not go with a folder of several seeds")
+        check_only("run", "on", "k", "against", "as_json", "debug", beside="a folder of several seeds")
         return _evaluate_seeds(run, against, on, k, quiet)
     about = pop_labels(options)
     how: dict[str, Any] = {"columns": pop_given_columns(options), "about": about}

@@ -157,6 +157,15 @@ def check_needed(**needed: str) -> None:
             raise click.UsageError(f"{mine} works only together with {theirs}")
 
 
+def check_only(*allowed: str, beside: str) -> None:
+    """Raises `click.UsageError` if an option was given that has no effect beside something."""
+    context = click.get_current_context()
+    for one in context.command.params:
+        name = str(one.name)
+        if name not in allowed and context.get_parameter_source(name) != ParameterSource.DEFAULT:
+            raise click.UsageError(f"{one.opts[-1]} does not go with {beside}")
+
+
 def pop_labels(options: dict[str, Any], **users: Any) -> LabelSources:
     """Removes the options about names and returns what they name; `users` are the attributes of users."""
     check_needed(**dict.fromkeys(NAMES_OPTIONS, "names"))

@@ -46,20 +46,20 @@ class Workers:
     _running: dict[int, _Worker] = field(default_factory=dict)
     _requests: int = 0
     _caught: list[int] = field(default_factory=list)
+    _announced: bool = False
 
     def run(self, number: int) -> int:
-        """Serves with this many workers; returns the number of requests. A worker that cannot start raises."""
+        """Serves with this many workers; returns the number of requests. Raises if one cannot start at first."""
         context = multiprocessing.get_context("forkserver")  # whose workers share what it has imported
         context.set_forkserver_preload(["counterpop.serving.server"])
         before = {one: signal.signal(one, self._note) for one in (signal.SIGINT, signal.SIGTERM)}
         try:
             for n in range(1, number + 1):
                 self._start(context, n)
-            announced = False
             while not self._caught:
                 self._hear(context)
-                if not announced and all(worker.ready for worker in self._running.values()):
-                    announced = True
+                if not self._announced and all(worker.ready for worker in self._running.values()):
+                    self._announced = True
                     self.announce()
         finally:
             self._stop()
@@ -80,7 +80,7 @@ class Workers:
         self._running[number] = _Worker(process, ours)
 
     def _hear(self, context: Any) -> None:
-        """Waits a moment for what workers say; raises if one failed to start, replaces one that ended later."""
+        """Waits a moment for what workers say; replaces one that ended. Raises if one fails before all have started."""
         pipes = {worker.pipe: number for number, worker in self._running.items()}
         for pipe in wait(list(pipes), timeout=0.5):
             number = pipes[pipe]  # type: ignore[index]
@@ -92,10 +92,12 @@ class Workers:
             worker.ready |= bool(said.get("ready"))
             self._requests += said.get("requests", 0)
             if said.get("failed"):
-                raise InputError(said["failed"])
+                if not self._announced:
+                    raise InputError(said["failed"])
+                log.error("worker %d could not serve: %s", number, said["failed"])
             if not said:
                 worker.process.join()
-                if not worker.ready:
+                if not worker.ready and not self._announced:
                     raise CounterpopError(f"a worker ended while it started (exit code {worker.process.exitcode})")
                 if not self._caught:
                     log.error("worker %d ended (exit code %s) and is replaced", number, worker.process.exitcode)
