@@ -196,6 +196,10 @@ def test_a_checkpoint_that_does_not_fit_any_more_is_not_used(
     with pytest.raises(Interrupted):
         Bench(data, tmp_path / "runs", MF, should_stop=lambda: True).validated("ml10m", settings)
     assert len(list(tmp_path.glob("runs/*.checkpoint"))) == 1
+    bench = Bench(data, tmp_path / "runs", MF)
+    known = bench.split("ml10m").development
+    other = replace(known, valid=known.valid.rows(np.arange(len(known.valid) - 1)))  # as `proportion` has several
+    assert len(bench.train("ml10m", other, settings, refit=False).history) == 2
     for place in ("training.fitting", "paper.runs"):
         monkeypatch.setattr(f"counterpop.{place}.core_count", lambda: 99)
     assert len(Bench(data, tmp_path / "runs", MF).validated("ml10m", settings)["looks"]) == 2
