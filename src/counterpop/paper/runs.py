@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,6 @@ from counterpop.paper.datasets import checksum, draw_intervened, everybody, find
 from counterpop.paper.pictures import cancelling, measure_vectors, picture_gradients
 from counterpop.paper.plan import QUICK_USERS, SEARCHED, TIMED_EPOCHS, UNIFORM, Candidates, Plan
 from counterpop.paper.published import DATASETS, METRICS
-from counterpop.training import checkpoints
 from counterpop.uncertainty import pack, resample
 
 K = 20
@@ -308,7 +308,7 @@ class Bench:
         with self._watch(label) as show:
             fixed = {"loss": chosen.loss, "negative_power": chosen.negative_power}  # what is named is not raced
             key = self.key("checkpoint", name, settings) | {"refit": refit, "cores": core_count()}
-            key |= {"known": checkpoints.digest(known)}  # an item may train on a part of its own
+            key["parts"] = [zlib.crc32(part.item_ix.tobytes()) for part in (known.train, known.valid)]
             point = self.cache.folder / f"{digest(key)}.checkpoint"
             more = dict(settings) | fixed | {"checkpoint": point, "resume": True, "should_stop": self._should_stop}
             run = cp.train(known, refit=refit, on_progress=show, progress=False, **more)
