@@ -179,3 +179,5 @@ def test_a_model_that_knows_validation_pairs_is_not_compared_on_them(folder: Pat
     call_json("train", tmp_path / "other", "--method", "plain", "--out", tmp_path / "knows", *QUICK)
     with pytest.raises(InputError, match="knows was trained on pairs that are held out here"):
         cp.compare([folder / "plain", tmp_path / "knows"], on="valid")
+    tuned = cp.tune(cp.load_run(folder / "ours" / "seed-0").run, split, point="gain")  # leaves out validation on test
+    assert cp.compare([tuned], split, on="valid").values["model 1"]["recall"] == [tuned.measured["recall"]]

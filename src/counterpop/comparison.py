@@ -85,7 +85,10 @@ def compare(
     for name, subject in named.items():
         models = _models(subject, on)
         rows[name] = [evaluate(model, split, on, k, resamples=0) for model in models]
-        if on == "valid" and any(np.isin(pair_keys(split.valid), pair_keys(model.seen)).any() for model in models):
+        trained_on = (
+            [model.seen for model in models] if isinstance(subject, str | Path) else []
+        )  # of folders it is train
+        if on == "valid" and any(np.isin(pair_keys(split.valid), pair_keys(log)).any() for log in trained_on):
             raise InputError(f"{name} was trained on pairs that are held out here; compare models of one split")
     return summarise_seeds(rows, plain)
 
