@@ -129,7 +129,6 @@ def price(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> 
     best = max((row for row in done if row["data"] == data and row["kind"] == "valid"), key=lambda row: row["valid"])
     uniform = {name: value for name, value in best["settings"].items() if name not in ("negative_power", "logq")}
     uniform |= {"logq": 1.0} if uniform["loss"] == "softmax" else {"negative_power": 0.0}
-    split = load_split(data.partition("-")[0], ordinary=0.05)
     figures = {}
     for name, settings in (("uniform", uniform), ("best", best["settings"])):
         run = cp.train(split, method="gradient", refit=False, seed=0, **settings)
@@ -191,10 +190,10 @@ def main() -> None:
     rows = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     if options.what == "table":
         print(table(rows))
+    ordinary = 0.05 if options.what == "price" else 0.0
     for data in options.data:
-        {"choose": choose, "test": test, "price": price}[options.what](
-            data, load_split(data.partition("-")[0]), options.out, rows
-        )
+        split = load_split(data.partition("-")[0], ordinary)
+        {"choose": choose, "test": test, "price": price}[options.what](data, split, options.out, rows)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def command(name: str, seed: int, quiet: bool) -> dict[str, Any]:
     """
     kind = get_completion_class(name)
     if kind is None:
-        raise click.UsageError(f"click knows no completion for {name}")
+        raise click.UsageError(f"there is no completion for {name}")
     script = kind(main, {}, "counterpop", "_COUNTERPOP_COMPLETE").source()
     if not quiet:
         output.print(script)

@@ -213,11 +213,12 @@ def _train_seeds(
 ) -> dict[str, Any]:
     """One run for each seed; those that are finished are kept when the command is resumed."""
     (split, out), (force, resume), first = paths, modes, settings.get("seed", DEFAULT.seed)
-    results = {}
-    for seed, folder in enumerate(artifacts.begin_seeds(out, range(first, first + number), force, resume), first):
+    results, folders = {}, artifacts.begin_seeds(out, range(first, first + number), force, resume)
+    data = digest(artifacts.load_split(split).development) if resume else None
+    for seed, folder in enumerate(folders, first):
         if resume and artifacts.is_trained(folder):
             saved = artifacts.load_run(folder)
-            _check_same(saved, artifacts.load_split(split).development, settings, folder)
+            _check_same(saved, data, settings)
             results[folder.name] = _result(saved.run, str(folder), saved.known.drawn, 0.0)
             continue
         where = split, str(folder)
@@ -230,15 +231,15 @@ def _train_seeds(
     return {"out": out, "valid_recall": {"mean": mean, "std": std, "seeds": number}, "seeds": results}
 
 
-def _check_same(saved: artifacts.SavedRun, known: Development, settings: Mapping[str, Any], folder: Path) -> None:
+def _check_same(saved: artifacts.SavedRun, data: str | None, settings: Mapping[str, Any]) -> None:
     """Raises if a finished run was trained on other data or with other settings than its set is now resumed with."""
-    if digest(saved.known) != digest(known):
-        raise InputError(f"{folder} was trained on another split; pass --force to train all seeds again")
+    if digest(saved.known) != data:
+        raise InputError(f"{saved.path} was trained on another split; pass --force to train all seeds again")
     before = saved.run.settings
     for name, value in settings.items():
         if name != "seed" and isinstance(value, int | float | str) and name in before and before[name] != value:
             raise InputError(
-                f"{folder} was trained with {name} {before[name]}, not {value}; pass --force to train again"
+                f"{saved.path} was trained with {name} {before[name]}, not {value}; pass --force to train again"
             )
 
 

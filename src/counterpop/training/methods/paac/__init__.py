@@ -42,11 +42,7 @@ class PAAC(SimGCL):
     @classmethod
     def candidates(cls, backbone: str) -> tuple[Mapping[str, Any], ...]:
         return (
-            {},
-            {"method": cls(0.1), "lr": 5e-3},
-            {"method": cls(5.0, noise=0.2)},
-            {"method": cls(0.02), "lr": 5e-3},
-            {"method": cls(2.0)},
+            *super().candidates(backbone)[:5],
             {"method": cls(0.1, align=10.0), "lr": 5e-3},
             {"method": cls(0.1, popular_weight=0.5, across=0.6), "lr": 5e-3},
             {"method": cls(0.5, noise=0.2), "lr": 1e-3},
