@@ -31,9 +31,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from paper_data import load_split
 
 import counterpop as cp
+from paper_data import load_split
 
 PART_ROWS = 5_000_000
 GROUPS = 100
