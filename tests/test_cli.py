@@ -127,6 +127,25 @@ def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], se
     assert not (folder / "never").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("tune", "no", "--point", "gain", "--price", 0.1), "--price does not go with --point gain"),
+        (("debias", "--check", "no", "--interactions", "no", "--explain"), "--explain does not go with --check"),
+        (("recommend", "no", "--out", "x.csv", "--force"), "--force works only together with a folder"),
+        (("audit", "--recommendations", "r", "--interactions", "i", "--rank", "a", "--score", "b"), "--rank does not"),
+        (("paper", "table1", "--data", "no", "--out", "x", "--device", "cuda"), "--device does not go with table1"),
+        (("paper", "table4", "--data", "no", "--out", "x", "--seeds", 2), "--seeds has no effect on table4"),
+        (("paper", "losses", "--data", "no", "--out", "x", "--candidates", 2), "--candidates has no effect on losses"),
+        (("paper", "all", "--data", "no", "--out", "x", "--mf-on-cpu"), "--mf-on-cpu works only together"),
+        (("paper", "all", "--data", "no", "--out", "x", "--quick", "--candidates", 4), "at most 2 candidates"),
+    ],
+)
+def test_options_without_effect_are_refused(words: tuple[object, ...], sentence: str) -> None:
+    result = call(*words)
+    assert result.exit_code == 2 and sentence in " ".join(result.stderr.split())
+
+
 def test_train_auto_searches_and_removes_its_journal(folder: Path) -> None:
     words = ["train", folder / "split", "--backbone", "mf", "--epochs", 12, "--dim", 8, "--out", folder / "auto"]
     found = call_json(*words, "--auto", "--minutes", 0.02)["settings"]["search"]
@@ -591,6 +610,10 @@ def test_separate_files_are_checked(folder: Path, tmp_path: Path) -> None:
         ("split", log, "--protocol", "random", "--test", "test.csv", *out),
         ("split", log, "--protocol", "random", "--drop-repeated", *out),
         ("split", log, "--protocol", "random", "--lists", "--no-header", *out),
+        ("split", log, "--protocol", "uniform", "--carve", "random", *out),
+        ("split", log, "--protocol", "random", "--proportion", 0.3, *out),
+        ("split", log, "--protocol", "random", "--split-column", "x", *out),
+        ("split", "--train", train, "--test", test, "--valid", test, "--carve", "random", *out),
     ):
         assert call(*wrong).exit_code == 2, wrong
     assert call("split", "--train", train, "--test", tmp_path / "no.csv", *out).exit_code == 1

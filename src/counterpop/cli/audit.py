@@ -259,6 +259,8 @@ def _check_usage(runs: Sequence[str], options: dict[str, Any]) -> None:
                 raise click.UsageError(f"{_option(name)} works only together with {_option(needed)}")
     if options["users"] and options["recommendations"]:
         raise click.UsageError("--users works only together with a run or vectors; given lists are all audited")
+    if options["rank"] and options["score"]:
+        raise click.UsageError("--rank does not go with --score; lists are sorted by one column")
     if options["drop_unknown"] and not vectors:
         raise click.UsageError("--drop-unknown works only together with vectors")
     if options["attributes"] and not options["attribute"]:

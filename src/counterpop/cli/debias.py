@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from counterpop.adapters.sources import Sources
 from counterpop.cli import shell
 from counterpop.cli.options import (
+    check_price,
     direction_options,
     explain_option,
     floor_option,
@@ -91,6 +92,9 @@ def command(check: str | None, out: str | None, explain: bool, quiet: bool, **op
     """
     if (check is None) == (out is None):
         raise click.UsageError("give --out to write a new adjustment, or --check to check an existing one")
+    if check is not None and explain:
+        raise click.UsageError("--explain does not go with --check, which prints everything")
+    check_price(options)
     paths = {field.name: options.pop(field.name) for field in fields(Sources)}
     try:
         sources = Sources(**paths) if out is not None or any(paths.values()) else None

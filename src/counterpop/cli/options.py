@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_args
 
@@ -164,6 +164,12 @@ def check_only(*allowed: str, beside: str) -> None:
         name = str(one.name)
         if name not in allowed and context.get_parameter_source(name) != ParameterSource.DEFAULT:
             raise click.UsageError(f"{one.opts[-1]} does not go with {beside}")
+
+
+def check_price(options: Mapping[str, Any]) -> None:
+    """Raises `click.UsageError` if a price was given for the point that has no limit on it."""
+    if options["point"] == "gain" and options["price"] is not None:
+        raise click.UsageError("--price does not go with --point gain, which takes the most gain at any price")
 
 
 def pop_labels(options: dict[str, Any], **users: Any) -> LabelSources:

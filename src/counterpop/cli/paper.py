@@ -9,20 +9,25 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from counterpop.cli import shell
+from counterpop.cli.options import check_only
 from counterpop.cli.progress import console, output, training_progress
 from counterpop.cli.stopping import leave, stop_requests
 from counterpop.outputs import check_writable
 from counterpop.paper.datasets import HOW_TO_GET
 from counterpop.paper.making import BEYOND, ITEMS, make_items
-from counterpop.paper.plan import CANDIDATES, MOST_CANDIDATES, Plan
+from counterpop.paper.plan import CANDIDATES, MOST_CANDIDATES, QUICK_CANDIDATES, Plan
 from counterpop.paper.published import BACKBONES, DATASETS
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.writing import SMOKE
 from counterpop.training import Interrupted, Progress
 from counterpop.training.settings import Device
+
+WITHOUT_TRAINING = ("items", "data", "out", "datasets", "quick", "seed", "as_json", "debug")
+WITHOUT = {"candidates": {"table1", "table2", "table4", "losses"}, "seeds": {"table1", "table2", "table4"}}
 
 
 def _explain(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -95,6 +100,7 @@ def command(
     All items with MF and one seed take under an hour on two cores. A LightGCN run takes 10 to 25 minutes on the CPU:
     use --device cuda, skip it with --backbone mf, or be patient (MF comes first).
     """
+    _check_usage(items, backbone, options)
     names = list(dict.fromkeys(name for item in items for name in (ITEMS if item == "all" else [item])))
     start, folder = time.perf_counter(), Path(out)
     check_writable(folder / "index.html")
@@ -120,6 +126,25 @@ def command(
             output.print(SMOKE)
         output.print(f"{made or 'No'} new runs, {seconds:.0f} s. Open {folder / 'index.html'}.")
     return {"out": out, "items": names, "new_runs": made, "seconds": seconds, "claims": claims}
+
+
+def _check_usage(items: tuple[str, ...], backbone: str | None, options: dict[str, Any]) -> None:
+    """Raises `click.UsageError` if an option has no effect on any of the items."""
+    if options["mf_on_cpu"] and (options["device"] == "cpu" or backbone == "lightgcn"):
+        raise click.UsageError("--mf-on-cpu works only together with --device cuda, and not with --backbone lightgcn")
+    asked = set(items)
+    if asked <= {"table1", "table2"}:
+        check_only(*WITHOUT_TRAINING, beside="table1 and table2, which train nothing")
+    source = click.get_current_context().get_parameter_source
+    for name, without in WITHOUT.items():
+        if asked <= without and source(name) != ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name} has no effect on {', '.join(sorted(asked))}")
+    if (
+        options["quick"]
+        and options["candidates"] > QUICK_CANDIDATES
+        and source("candidates") != ParameterSource.DEFAULT
+    ):
+        raise click.UsageError(f"--quick searches at most {QUICK_CANDIDATES} candidates; leave out --candidates")
 
 
 def _print_item(item: Item) -> None:

@@ -59,6 +59,8 @@ def command(
     in_parts = out is not None and Path(out).suffix not in WRITERS
     if in_parts and Path(str(out)).suffix:
         raise InputError(f"--out must end in {', '.join(WRITERS)}, or be a folder without an extension, got {out}")
+    if force and not in_parts:
+        raise click.UsageError("--force works only together with a folder as --out; a file is always replaced")
     if out and not in_parts:
         check_writable(out)
     about, model = pop_labels(options), artifacts.load(run)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from counterpop import artifacts
 from counterpop.cli import shell
@@ -17,6 +18,7 @@ from counterpop.readers import read_interactions
 from counterpop.splits import PROTOCOLS, Carve, Split, split_from_logs
 
 ONLY_FOR = {"as-given": ("carve",), "mixed": ("proportion",)}  # options of one protocol
+PROTOCOL_OF = {"carve": "as-given", "split_column": "as-given", "proportion": "mixed"}
 
 
 class Amount(click.ParamType[float]):
@@ -91,6 +93,7 @@ def command(data: str | None, train: str | None, out: str, force: bool, quiet: b
     columns = pop_columns(options) | {"time": options["time"]}
     if (data is None) == (train is None) or (data is None) == (options["protocol"] is not None):
         raise click.UsageError("give DATA and --protocol, or one file each as --train and --test")
+    _check_usage(data, options)
     with artifacts.claimed(out, "split", force), temporary(Path(out).resolve(), folder=True) as scratch:
         split, n_rows = _split_log(data, columns, options, scratch) if data else _split_files(train, columns, options)
         with working("writing"):
@@ -109,14 +112,24 @@ def command(data: str | None, train: str | None, out: str, force: bool, quiet: b
     return asdict(split.manifest) | sizes | {"validation": split.manifest.drawn, "out": out}
 
 
+def _check_usage(data: str | None, options: dict[str, Any]) -> None:
+    """Raises `click.UsageError` if an option would be ignored."""
+    source = click.get_current_context().get_parameter_source
+    for name, protocol in PROTOCOL_OF.items():
+        carves = name == "carve" and data is None and options["valid"] is None
+        if source(name) != ParameterSource.DEFAULT and options["protocol"] != protocol and not carves:
+            also = ", or --train without --valid" if name == "carve" else ""
+            raise click.UsageError(f"--{name.replace('_', '-')} works only together with --protocol {protocol}{also}")
+    if options["drop_repeated"] and data is not None:
+        raise click.UsageError("--drop-repeated works only together with --train")
+
+
 def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any], scratch: Path) -> tuple[Split, int]:
     """The split of one file, and the number of rows read; the rows of a very large one are in the folder `scratch`."""
     protocol = options["protocol"]
     settings = {name: Amount()(options[name]) for name in ("test", "valid") if options[name] is not None}
     if protocol == "as-given" and settings:
         raise click.UsageError("--test and --valid do not go with as-given, which uses the split column of the log")
-    if options["drop_repeated"]:
-        raise click.UsageError("--drop-repeated works only together with --train")
     names = ("seed", "ordinary", *ONLY_FOR.get(protocol, ()))
     settings |= {name: options[name] for name in names if options[name] is not None}
     with fraction(f"reading {data}") as show:
@@ -129,8 +142,8 @@ def _split_log(data: str, columns: dict[str, Any], options: dict[str, Any], scra
 def _split_files(train: str | None, columns: dict[str, Any], options: dict[str, Any]) -> tuple[Split, int]:
     """The split that separate files make, and the number of rows read."""
     paths = {"train": train} | {name: options[name] for name in ("test", "valid") if options[name] is not None}
-    if "test" not in paths or options["split_column"]:
-        raise click.UsageError("--train needs a file as --test, and does not go with --split-column")
+    if "test" not in paths:
+        raise click.UsageError("--train needs a file as --test")
     with working("reading"):
         logs = {name: read_interactions(path, split=False, **columns) for name, path in paths.items()}
     names = ("drop_repeated", "carve", "ordinary", "seed")

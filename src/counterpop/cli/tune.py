@@ -9,6 +9,7 @@ import click
 from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import (
+    check_price,
     direction_or_auto_options,
     explain_option,
     floor_option,
@@ -64,6 +65,7 @@ def command(run: str, explain: bool, quiet: bool, **options: Any) -> dict[str, A
 
     RUN may also be a folder of several seeds (train --seeds): each run is tuned on its own.
     """
+    check_price(options)
     if artifacts.has_seeds(run):
         folders = artifacts.seed_folders(run)
         each = {folder.name: _tune(str(folder), quiet, explain, **options) for folder in folders}

@@ -222,6 +222,7 @@ def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) 
     how = TuneSettings(**settings)
     named = how.item_direction is not None or how.user_direction is not None
     dials = BOTH_SIDES if named else run.model.dials or Dials()
+    _check_dials(dials, how)
     known = split.development if isinstance(split, Split) else split
     if known.ordinary is None and how.price is not None:
         raise InputError(
@@ -276,6 +277,15 @@ def tune(run: Run, split: Split | Development, **settings: Unpack[TuneOptions]) 
         warnings=tuple(warnings),
         sample=panels[0][1],
     )
+
+
+def _check_dials(dials: Dials, how: TuneSettings) -> None:
+    """Raises `InputError` if a setting about item strengths would be ignored; a model without any dials is reported."""
+    name = "by_user" if how.by_user else "one_dial"
+    if (how.by_user or how.one_dial) and len(dials.item_strengths) == 1 < len(dials.user_strengths):
+        raise InputError(
+            f"{name}=True is about the item strength, but this model has only a user strength; leave it out"
+        )
 
 
 def _search(run: Run, known: Development, held: tuple[Interactions, ...], dials: Dials, how: TuneSettings) -> CrossFit:
