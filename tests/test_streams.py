@@ -59,13 +59,14 @@ def table_of(kind: str) -> pl.DataFrame:
         "text": ([f"u{u}" for u in users], [f"i-{i:04}" for i in items]),
         "floats": (users.astype(float), items.astype(float)),
         "unsigned": (pl.Series(users.astype(np.uint64)) + 2**63 - 200, items),
+        "bytes": ([b"%016d" % u for u in users], [b"%0*d" % (16 if n else 9, i) for n, i in enumerate(items)]),
     }
     rest = {"time": draw.integers(0, 50, 4000), "rating": draw.integers(1, 6, 4000), "split": draw.integers(0, 4, 4000)}
     return pl.DataFrame({"user": ids[kind][0], "item": ids[kind][1], **rest})
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("kind", ["near", "far", "text", "floats", "unsigned"])
+@pytest.mark.parametrize("kind", ["near", "far", "text", "floats", "unsigned", "bytes"])
 @pytest.mark.parametrize("how", [{}, {"time": "time", "split": "split"}, {"min_rating": 4.0, "time": "time"}])
 def test_streamed_reading_gives_what_the_ordinary_reader_gives(kind: str, how: dict[str, Any], tmp_path: Path) -> None:
     folder = write_parts(tmp_path / "log", table_of(kind))
@@ -94,6 +95,7 @@ def test_bad_parts_are_named_and_nothing_is_left(scratch: bool, tmp_path: Path) 
         (table_of("near").drop("item"), "part-00001.parquet has no column 'item' where part-00000.parquet has Int64"),
         (good[:-30], r"part-00001.parquet could not be read as parquet: .*; repair it or write it again"),
         (b"", r"part-00001.parquet could not be read as parquet"),
+        (good[:200] + b"?" * 3000 + good[3200:], r"part-00001.parquet could not be read as parquet"),
     ]
     for content, sentence in cases:
         if isinstance(content, bytes):
