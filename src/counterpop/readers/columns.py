@@ -27,7 +27,7 @@ from counterpop.readers.tables import (
     open_parquet,
     readable,
 )
-from counterpop.readers.text import open_text
+from counterpop.readers.text import check_size, open_text
 
 TEXTS = ("csv", "tsv", "inter", "txt", "jsonl", "ndjson")
 EXTENSIONS = (*TEXTS, "parquet", "npz", "xlsx")
@@ -128,6 +128,8 @@ def _open_file(path: Path, asked: Roles, header: Header) -> Table:
         raise InputError(
             f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists' (--lists)"
         )
+    if kind in TEXTS:
+        check_size(path)
     if kind == "npz":
         return open_npz(path)
     if kind == "txt":
