@@ -44,15 +44,16 @@ def start(memory: int) -> SparkSession:
 
 
 def watch(spark: SparkSession) -> list[tuple[int, int]]:
-    """Rows and bytes of the largest column of every table that comes to the driver from now on."""
+    """Rows and bytes of the largest array of every table that comes to the driver from now on."""
     came: list[tuple[int, int]] = []
     kind: Any = type(spark.range(1))
 
     def watched(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **named: Any) -> Any:
             found = method(self, *args, **named)
-            columns = getattr(found, "columns", [])
-            came.append((len(found), max((column.nbytes for column in columns), default=0)))
+            columns = [column.combine_chunks() for column in getattr(found, "columns", [])]
+            arrays = (column.flatten() if hasattr(column, "flatten") else column for column in columns)
+            came.append((len(found), max((array.nbytes for array in arrays), default=0)))
             return found
 
         return call

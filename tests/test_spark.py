@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -94,16 +94,29 @@ def frame_of(spark: Any, table: pl.DataFrame) -> Any:
     return spark.createDataFrame(table.sample(fraction=1, shuffle=True, seed=0).to_arrow()).repartition(3)
 
 
+class Collected(NamedTuple):
+    """Of everything that comes to the driver, the number of rows and the bytes of the largest array."""
+
+    rows: list[int]
+    sizes: list[int]
+
+
+def size_of(column: Any) -> int:
+    """The bytes of a column's numbers; of lists, those of all numbers in them."""
+    column = column.combine_chunks()
+    return int((column.flatten() if hasattr(column, "flatten") else column).nbytes)
+
+
 @pytest.fixture
-def collected(spark: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of rows of everything that comes to the driver."""
-    rows: list[int] = []
+def collected(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Collected:
+    came = Collected([], [])
     kind = type(spark.range(1))
 
     def counting(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **named: Any) -> Any:
             found = method(self, *args, **named)
-            rows.append(len(found))
+            came.rows.append(len(found))
+            came.sizes.extend(size_of(column) for column in getattr(found, "columns", []))
             return found
 
         return call
@@ -112,10 +125,10 @@ def collected(spark: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
     for name in ("toLocalIterator", "foreach"):
         monkeypatch.delattr(kind, name)
-    return rows
+    return came
 
 
-def test_directions_are_those_of_one_machine(model: Any, log: Any, vectors: Embeddings, collected: list[int]) -> None:
+def test_directions_are_those_of_one_machine(model: Any, log: Any, vectors: Embeddings, collected: Collected) -> None:
     from counterpop.spark.directions import directions_of
 
     frames = cp.spark.match_frames(model, log).counted()
@@ -126,7 +139,7 @@ def test_directions_are_those_of_one_machine(model: Any, log: Any, vectors: Embe
         got = directions_of(frames, item, user)
         assert got.item == pytest.approx(one.item, abs=1e-6), item
         assert got.user == pytest.approx(one.user, abs=1e-6), user
-    assert max(collected) <= max(len(np.unique(counts)) for counts in (LOG.user_counts, LOG.item_counts))
+    assert max(collected.rows) <= max(len(np.unique(counts)) for counts in (LOG.user_counts, LOG.item_counts))
     with pytest.raises(InputError, match="vectors in Spark have no ledger"):
         directions_of(frames, "ledger")
 
@@ -158,6 +171,11 @@ def test_queries_and_lists_are_those_of_one_machine(
     assert got["rank"].to_list() == list(range(1, 8)) * LOG.n_users
     assert got["score"].to_numpy().reshape(-1, 7) == pytest.approx(scores, abs=1e-6)
     assert (got["item"].to_numpy().reshape(-1, 7) == LOG.item_ids[lists]).all()
+    # and as Spark SQL
+    model[0].withColumnsRenamed({"id": "{id}", "features": "the.vector"}).createOrReplaceTempView("users")
+    text = cp.sql.write_query(fix, "spark", "users", user="{id}", vector="the.vector")
+    users = pl.DataFrame(spark.sql(text).toArrow()).sort("{id}")
+    assert np.array(users["the.vector"].to_list()) == pytest.approx(fix.query(vectors.user_vectors), abs=1e-6)
 
 
 def test_ties_and_short_lists_are_those_of_one_machine(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +206,7 @@ def pairs_of_text(log: cp.Interactions) -> pl.DataFrame:
 
 
 def test_debias_of_all_users_is_that_of_one_machine(
-    spark: Any, model: Any, log: Any, vectors: Embeddings, collected: list[int]
+    spark: Any, model: Any, log: Any, vectors: Embeddings, collected: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = cp.debias(vectors.user_vectors, vectors.item_vectors, LOG, price=0.2)
     fix = cp.spark.debias(model, log, sample=LOG.n_users, price=0.2)
@@ -197,29 +215,36 @@ def test_debias_of_all_users_is_that_of_one_machine(
     assert fix.found.uniform.adjusted.recall == pytest.approx(one.uniform.adjusted.recall, abs=1e-3)
     assert fix.found.ordinary.plain.ndcg == pytest.approx(one.ordinary.plain.ndcg, abs=1e-3)
     # and so is the audit of all their lists
-    del collected[:]
+    del collected.rows[:], collected.sizes[:]
     later = cp.make_world(1200, 150, exponent=1.0, mean_activity=4, seed=8).log
+    monkeypatch.setattr("counterpop.spark.debiasing.audit", audit_under_other_names)
     got = fix.audit(6, frame_of(spark, pairs_of(later)))
     expected = cp.audit_model(one, LOG, 6, held=later).measures
     assert got == {name: pytest.approx(expected[name], rel=1e-9, abs=1e-9) for name in DEFINITIONS}
-    assert max(collected) == 1
+    assert max(collected.rows) == 1
+
+
+def audit_under_other_names(*frames: Any) -> dict[str, float]:
+    names = {"user": "{log}", "item": "an.item{k}", "rank": "`place`"}
+    return cp.spark.audit(*(frame.withColumnsRenamed(names) for frame in frames), **names)
 
 
 def test_debias_of_an_als_model_brings_only_a_sample_to_the_driver(
-    spark: Any, log: Any, collected: list[int], tmp_path: Path
+    spark: Any, log: Any, collected: Collected, tmp_path: Path
 ) -> None:
     from pyspark.ml.recommendation import ALS
 
     rated = log.selectExpr("user AS who", "item AS what", "1.0 AS rating")
     als = ALS(
-        rank=8, maxIter=2, numUserBlocks=1, numItemBlocks=1, implicitPrefs=True, seed=0, userCol="who", itemCol="what"
+        rank=16, maxIter=2, numUserBlocks=1, numItemBlocks=1, implicitPrefs=True, seed=0, userCol="who", itemCol="what"
     ).fit(rated)
-    del collected[:]
+    del collected.rows[:], collected.sizes[:]
     fix = cp.spark.debias(als, rated, sample=SAMPLE, seed=1)
     pairs = len(fix.found.seen)
-    assert (fix.found.embeddings.user_vectors.shape, len(fix.found.embeddings.item_vectors)) == ((SAMPLE, 8), 150)
-    assert max(collected) == pairs < 0.4 * len(LOG)
-    assert sorted(collected)[-2] <= SAMPLE  # all else is no larger than the sample
+    assert (fix.found.embeddings.user_vectors.shape, len(fix.found.embeddings.item_vectors)) == ((SAMPLE, 16), 150)
+    assert max(collected.rows) == pairs < 0.4 * len(LOG)
+    assert sorted(collected.rows)[-2] <= SAMPLE  # all else is no larger than the sample
+    assert max(collected.sizes) == fix.found.embeddings.user_vectors.nbytes  # no array is larger than its vectors
     # a sample in proportion: its mean activity is that of all users
     assert fix.found.seen.user_counts.mean() == pytest.approx(LOG.user_counts.mean(), rel=0.02)
     cp.save_adjustment(fix, tmp_path / "fix")
@@ -227,7 +252,7 @@ def test_debias_of_an_als_model_brings_only_a_sample_to_the_driver(
     asked = fix.recommend(3, spark.createDataFrame([(int(LOG.user_ids[5]),)], "id long"))
     assert [row.rank for row in asked.collect()] == [1, 2, 3]
     als.userFactors.toArrow()
-    assert collected[-1] == LOG.n_users  # the count does see a whole table
+    assert collected.rows[-1] == LOG.n_users  # the count does see a whole table
 
 
 def test_a_later_log_is_the_holdout(spark: Any, model: Any, vectors: Embeddings) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -21,6 +22,7 @@ from counterpop.interactions import Interactions, pair_keys
 from counterpop.kernels.drawing import Triples
 from counterpop.kernels.prefetch import NEAR
 from counterpop.readers import read_interactions, streams
+from counterpop.readers import text as text_files
 from counterpop.splits import Split, drawing
 from counterpop.training.backbones import mf
 from counterpop.training.backbones.contract import Start
@@ -59,13 +61,14 @@ def table_of(kind: str) -> pl.DataFrame:
         "text": ([f"u{u}" for u in users], [f"i-{i:04}" for i in items]),
         "floats": (users.astype(float), items.astype(float)),
         "unsigned": (pl.Series(users.astype(np.uint64)) + 2**63 - 200, items),
+        "bytes": ([b"%016d" % u for u in users], [b"%0*d" % (16 if n else 9, i) for n, i in enumerate(items)]),
     }
     rest = {"time": draw.integers(0, 50, 4000), "rating": draw.integers(1, 6, 4000), "split": draw.integers(0, 4, 4000)}
     return pl.DataFrame({"user": ids[kind][0], "item": ids[kind][1], **rest})
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("kind", ["near", "far", "text", "floats", "unsigned"])
+@pytest.mark.parametrize("kind", ["near", "far", "text", "floats", "unsigned", "bytes"])
 @pytest.mark.parametrize("how", [{}, {"time": "time", "split": "split"}, {"min_rating": 4.0, "time": "time"}])
 def test_streamed_reading_gives_what_the_ordinary_reader_gives(kind: str, how: dict[str, Any], tmp_path: Path) -> None:
     folder = write_parts(tmp_path / "log", table_of(kind))
@@ -94,6 +97,7 @@ def test_bad_parts_are_named_and_nothing_is_left(scratch: bool, tmp_path: Path) 
         (table_of("near").drop("item"), "part-00001.parquet has no column 'item' where part-00000.parquet has Int64"),
         (good[:-30], r"part-00001.parquet could not be read as parquet: .*; repair it or write it again"),
         (b"", r"part-00001.parquet could not be read as parquet"),
+        (good[:200] + b"?" * 3000 + good[3200:], r"part-00001.parquet could not be read as parquet"),
     ]
     for content, sentence in cases:
         if isinstance(content, bytes):
@@ -123,6 +127,22 @@ def test_a_row_without_an_id_is_named(tmp_path: Path) -> None:
         InputError, match=r"part-00000.parquet.* must hold an id in every row, but row \d+ holds nothing"
     ):
         read_interactions(write_parts(tmp_path / "log", table), min_rating=1.0, scratch=tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("rows", [10, 300, 100_000])  # sizes of one, two and four bytes in the header
+def test_text_larger_than_memory_is_refused_before_it_is_read(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b"user,item\n" + b"1,2\n3,4\n" * rows
+    files = {name: tmp_path / f"log.{name}" for name in ("csv", "csv.zst")}
+    files["csv"].write_bytes(text)
+    files["csv.zst"].write_bytes(pa.compress(text, codec="zstd", asbytes=True))
+    for file in files.values():
+        monkeypatch.setattr(text_files, "_memory_bytes", lambda: len(text))
+        assert read_interactions(file).n_users == 2
+        monkeypatch.setattr(text_files, "_memory_bytes", lambda: len(text) - 1)
+        with pytest.raises(InputError, match=r"log.csv.* holds .* GB; write it as a folder of parquet files"):
+            read_interactions(file)
 
 
 # --- drawing in one pass ---
@@ -169,14 +189,16 @@ def test_a_split_in_one_pass_keeps_the_promises_of_the_protocol(protocol: str, m
 
 
 @pytest.mark.usefixtures("small")
-def test_the_commands_from_a_large_folder_to_lists(tmp_path: Path) -> None:
+def test_the_commands_from_a_large_folder_to_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def call(*words: object) -> dict[str, Any]:
         result = CliRunner().invoke(main, [*map(str, words), "--json"], catch_exceptions=False)
         assert result.exit_code == 0, result.stderr
         return json.loads(result.stdout)
 
     folder = write_parts(tmp_path / "log", table_of("near").select("user", "item"))
+    monkeypatch.setattr("counterpop.cli.progress.LONG", 0.0)  # every phase is a long one
     made = call("split", folder, "--protocol", "uniform", "--out", tmp_path / "split")
+    assert 5e7 < made["peak_memory_bytes"] < 1e11
     assert {path.name for path in tmp_path.iterdir()} == {"log", "split"}
     assert (tmp_path / "split/train.item_ix.npy").is_file() and not (tmp_path / "split/train.parquet").exists()
     split = cp.load_split(tmp_path / "split")

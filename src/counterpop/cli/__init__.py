@@ -7,6 +7,7 @@ import math
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -66,7 +67,7 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     """Makes a command from a function that returns what `--json` prints.
 
     Adds --json and --debug. Our errors become one sentence and exit code 1, our warnings a note on stderr. A result
-    with an `exit_code` ends with it.
+    with an `exit_code` ends with it. The JSON of a long command also has `peak_memory_bytes`.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
@@ -74,6 +75,7 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(*args: Any, as_json: bool, debug: bool, **kwargs: Any) -> None:
         _check_numbers(kwargs)
+        start = time.perf_counter()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # cleans up, unlike the default
         try:
@@ -81,7 +83,7 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
                 warnings.simplefilter("always", CounterpopWarning)
                 warnings.showwarning = _show_note
                 result = function(*args, quiet=as_json, **kwargs)
-            text = to_json(result) if as_json else ""
+            text = _to_json(result, time.perf_counter() - start) if as_json else ""
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             sys.exit(130)
@@ -107,6 +109,13 @@ def shell(function: Callable[..., dict[str, Any]]) -> Callable[..., None]:
             sys.exit(result["exit_code"])
 
     return command
+
+
+def _to_json(result: Mapping[str, Any], seconds: float) -> str:
+    from counterpop.cli.progress import LONG, peak_memory
+
+    # the JSON of a short command is the same, bit by bit, whenever it is repeated
+    return to_json({**result, "peak_memory_bytes": peak_memory()} if seconds > LONG else result)
 
 
 def _check_numbers(options: Mapping[str, Any]) -> None:

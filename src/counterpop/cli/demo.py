@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def command(out: str, users: int, items: int, epochs: int, seed: int, force: boo
     the second on validation, and compares both on a test part that is uniform over items, and with the true taste.
     Writes DIR/report.html, DIR/audit.html, DIR/run and DIR/baseline.
     """
-    with nullcontext() if quiet else training_progress() as show:
+    with training_progress(quiet) as show:
         reports = make_demo(out, users, items, epochs, seed, force=force, on_progress=show)
     if not quiet:
         truth = reports["run"].truth or {}

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from counterpop.cli import shell
 from counterpop.cli.options import check_only
-from counterpop.cli.progress import console, output, training_progress
+from counterpop.cli.progress import console, output
 from counterpop.cli.stopping import leave, stop_requests
 from counterpop.outputs import check_writable
 from counterpop.paper.datasets import HOW_TO_GET
@@ -23,6 +23,7 @@ from counterpop.paper.published import BACKBONES, DATASETS
 from counterpop.paper.results import Item
 from counterpop.paper.runs import Bench
 from counterpop.paper.writing import SMOKE
+from counterpop.progress import training_bar
 from counterpop.training import Interrupted, Progress
 from counterpop.training.settings import Device
 
@@ -40,7 +41,7 @@ def _explain(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
     """A line and a progress bar for each run."""
     console.print(label)
-    with training_progress() as show:
+    with training_bar(console) as show:
         yield show
 
 

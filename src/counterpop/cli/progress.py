@@ -6,7 +6,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -18,9 +18,11 @@ output = Console(soft_wrap=True, markup=False, highlight=False)  # results
 LONG = 10.0  # seconds: a phase that takes longer is summed up
 
 
-def training_progress() -> AbstractContextManager[Report]:
-    """A progress bar on stderr with epoch, loss, best validation recall and time left."""
-    return training_bar(console)
+@contextmanager
+def training_progress(quiet: bool = False) -> Iterator[Report | None]:
+    """A progress bar on stderr with epoch, loss, best validation recall and time left; None if quiet."""
+    with _phase("training"), nullcontext(None) if quiet else training_bar(console) as show:
+        yield show
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -314,7 +313,7 @@ def _train(
         _check_space(out, known, settings)
         more |= {"should_stop": lambda: bool(caught)}
         try:
-            with nullcontext(None) if quiet else training_progress() as show:
+            with training_progress(quiet) as show:
                 run = make(known, on_progress=show, progress=False, **more, **settings)
         except Interrupted as interrupted:
             if interrupted.run is None:

@@ -19,6 +19,7 @@ from counterpop.ranking import rank, tie_order
 # is mostly 1 or about 30, is reproduced exactly by a weight of 1/c; BPR, WARP and plain MF best by ridge regression.
 KINDS = (0.0, 1.0), (0.0, 10.0), (0.0, 100.0), (0.03, 0.1), (0.03, 10.0), (1.0, 0.1)
 FIT_ROWS, COMPARED_ROWS = 2_000, 500  # for the map, and to compare with the given vectors
+BLOCK = 4_096  # rows mapped at a time
 SAMPLE_STREAM = 503
 
 
@@ -84,8 +85,21 @@ class FoldIn:
     agreement: float
     """Of top lists with rebuilt and with given vectors: 1 if they are equal, 0 if the mean vector does as well."""
 
-    def rebuild(self, histories: Histories, rows: IntArray) -> NDArray[np.float64]:
-        return with_one(histories.fold(rows, [self.kind])[0]) @ self.to_given
+    def rebuild(self, histories: Histories, rows: IntArray) -> FloatArray:
+        """(B, D) the vectors of these rows."""
+        return self.map(histories.fold(rows, [self.kind])[0])
+
+    def map(self, folded: FloatArray, less: FloatArray | None = None) -> FloatArray:
+        """(B, D) folded vectors in the space of the given ones, or the difference to others that are `less`.
+
+        In blocks, because products need twice the memory of the vectors.
+        """
+        mapped = np.empty_like(folded)
+        for start in range(0, len(folded), BLOCK):
+            block = slice(start, start + BLOCK)
+            product = with_one(folded[block]) @ self.to_given
+            mapped[block] = product if less is None else product - with_one(less[block]) @ self.to_given
+        return mapped
 
 
 def fit_fold_in(given: FloatArray, histories: Histories, k: int, seed: int) -> FoldIn:
@@ -130,9 +144,9 @@ def rebuild(
     for part in trial.parts:
         users, items = (_judged(part, side) for side in ("user_ix", "item_ix"))
         known = by_item.only(transposed(part.seen)), by_item
-        kept, whole = (of_items.rebuild(histories, items) for histories in known)
+        kept, whole = (histories.fold(items, [of_items.kind])[0] for histories in known)
         new_items, new_users = Q.copy(), P.copy()
-        new_items[items] += (kept - whole).astype(np.float32)
+        new_items[items] += of_items.map(kept, less=whole)
         new_users[users] = of_users.rebuild(LogHistories(new_items, part.seen), users)
         parts.append(replace(part, vectors=replace(vectors, user_vectors=new_users, item_vectors=new_items)))
     return replace(trial, parts=(parts[0], parts[1])), min(of_users.agreement, of_items.agreement)

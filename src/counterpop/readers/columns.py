@@ -16,8 +16,18 @@ from counterpop.readers.arrays import open_matrix, open_npz
 from counterpop.readers.ids import clean_ids
 from counterpop.readers.lines import open_lines
 from counterpop.readers.sheets import open_sheet
-from counterpop.readers.tables import Header, Roles, Table, bad_row, check_rows, open_frame, open_pandas, readable
-from counterpop.readers.text import open_text
+from counterpop.readers.tables import (
+    Header,
+    Roles,
+    Table,
+    bad_row,
+    check_rows,
+    open_frame,
+    open_pandas,
+    open_parquet,
+    readable,
+)
+from counterpop.readers.text import check_size, open_text
 
 TEXTS = ("csv", "tsv", "inter", "txt", "jsonl", "ndjson")
 EXTENSIONS = (*TEXTS, "parquet", "npz", "xlsx")
@@ -118,13 +128,14 @@ def _open_file(path: Path, asked: Roles, header: Header) -> Table:
         raise InputError(
             f"lines \"user item item ...\" must be in a .txt file, but {path} is {kind}; drop header='lists' (--lists)"
         )
+    if kind in TEXTS:
+        check_size(path)
     if kind == "npz":
         return open_npz(path)
     if kind == "txt":
         return open_lines(path, asked, header)
     if kind == "parquet":
-        table = open_frame(str(path), pl.scan_parquet(path, glob=False), "parquet", columnar=True)
-        return table._replace(files=(path,))
+        return open_parquet(str(path), [path])
     if kind in ("jsonl", "ndjson"):
         return open_frame(str(path), pl.scan_ndjson(path, infer_schema_length=None), "JSON lines")
     if kind == "xlsx":
@@ -150,8 +161,7 @@ def _open_files(path: Path) -> Table:
         if any(file.suffix.lower() != ".parquet" for file in files):
             raise InputError(f"a pattern must name parquet files, but {path} names others; pass them one by one")
     _check_same_columns(files)
-    table = open_frame(f"{path} ({len(files)} files)", pl.scan_parquet(files, glob=False), "parquet", columnar=True)
-    return table._replace(files=tuple(files), note=_missing_parts(files))
+    return open_parquet(f"{path} ({len(files)} files)", files, _missing_parts(files))
 
 
 def _check_same_columns(files: Sequence[Path]) -> None:

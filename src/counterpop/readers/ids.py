@@ -17,6 +17,7 @@ from counterpop.readers.tables import check_rows
 SPREAD = 8  # integer ids that span less than this many numbers per row go through a lookup table
 BLOCK = 1 << 18  # rows handled at a time: their arrays fit the cache, which saves allocating fresh memory
 EXACT = 2.0**53  # above this, a float cannot represent every whole number
+UUID_BYTES = 16
 UUID_PARTS = ((0, 8), (8, 4), (12, 4), (16, 4), (20, 12))  # start and length of each group of hex digits
 
 
@@ -32,15 +33,10 @@ def clean_ids(column: pl.Series, name: str, label: str) -> pl.Series:
         fits = column.cast(pl.Int64, strict=False)
         return fits if fits.null_count() == 0 else column.cast(pl.String)
     if column.dtype == pl.Binary:
-        if (column.bin.size() == 16).all():
+        if (column.bin.size() == UUID_BYTES).all():
             parts = [column.bin.encode("hex").str.slice(start, length) for start, length in UUID_PARTS]
             return pl.select(pl.concat_str(parts, separator="-")).to_series()
-        try:
-            column = column.cast(pl.String)
-        except pl.exceptions.ComputeError:
-            bad = pl.Series([value.decode(errors="replace").encode() != value for value in column])
-            check_rows(bad, column, name, label, "UTF-8 text or the 16 bytes of a UUID as id")
-            raise
+        column = decode_ids(column, name, label)
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Duration):
         raise InputError(
             f"column {name!r} of {label} must hold numbers or text as ids, got {column.dtype}; choose another column"
@@ -48,6 +44,17 @@ def clean_ids(column: pl.Series, name: str, label: str) -> pl.Series:
     column = column.cast(pl.String)
     check_rows(column == "", column, name, label, "an id")
     return column
+
+
+def decode_ids(column: pl.Series, name: str, label: str) -> pl.Series:
+    """Bytes that are not all UUIDs, as text."""
+    try:
+        return column.cast(pl.String)
+    except pl.exceptions.ComputeError:
+        gaps = column.fill_null(b"")
+        bad = pl.Series([value.decode(errors="replace").encode() != value for value in gaps])
+        check_rows(bad, column, name, label, "UTF-8 text or the 16 bytes of a UUID as id")
+        raise
 
 
 def narrow_ids(column: pl.Series) -> pl.Series:

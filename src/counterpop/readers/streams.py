@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from counterpop.errors import InputError
 from counterpop.interactions import Interactions
 from counterpop.readers.columns import clean
-from counterpop.readers.ids import Positions, merge_rows, sorted_ids
+from counterpop.readers.ids import UUID_BYTES, Positions, decode_ids, merge_rows, sorted_ids
 from counterpop.readers.tables import Table, readable
 
 MANY_ROWS = 1 << 26  # above, a log of parquet files is read this way if there is a folder for its arrays
@@ -48,9 +48,10 @@ def stream_interactions(
     """
     rows = count_rows(table)
     steps = 3 * rows + 1
+    as_text = _text_in_bytes(table, chosen)
 
     def stretches(done: int) -> Iterator[Columns]:
-        for at, columns in _stretches(table, chosen, min_rating):
+        for at, columns in _stretches(table, chosen, min_rating, as_text):
             yield columns
             report((done + at) / steps)
 
@@ -89,7 +90,22 @@ def stream_interactions(
     return Interactions(made["user"], made["item"], *ids, time, part, merged=written - len(made["user"]))
 
 
-def _stretches(table: Table, chosen: dict[str, str], min_rating: float | None) -> Iterator[tuple[int, Columns]]:
+def _text_in_bytes(table: Table, chosen: dict[str, str]) -> set[str]:
+    """The sides whose ids are bytes of another length than a UUID in any row, and so text in all of them."""
+    with readable(table.label, "parquet"):
+        scan = pl.scan_parquet(list(table.files), glob=False)
+        schema = scan.collect_schema()
+        sides = {side: name for side in ("user", "item") if schema[name := chosen[side]] == pl.Binary}
+        if not sides:
+            return set()
+        other = [(pl.col(name).bin.size() != UUID_BYTES).any().alias(side) for side, name in sides.items()]
+        found = scan.select(other).collect(engine="streaming").row(0, named=True)
+    return {side for side in sides if found[side]}
+
+
+def _stretches(
+    table: Table, chosen: dict[str, str], min_rating: float | None, as_text: set[str]
+) -> Iterator[tuple[int, Columns]]:
     """The cleaned columns of each stretch of rows, and how many rows were read so far."""
     done = 0
     for file in table.files:
@@ -100,6 +116,8 @@ def _stretches(table: Table, chosen: dict[str, str], min_rating: float | None) -
             with readable(str(file), "parquet"):
                 frame = scan.slice(at, STRETCH).collect()
             label = f"{file} (rows counted from {at + 1:,})" if at else str(file)
+            texts = [decode_ids(frame[side], chosen[side], label) for side in as_text]
+            frame = frame.with_columns(texts)
             columns = {role: clean(role, frame[role], name, label) for role, name in chosen.items()}
             ratings = columns.pop("rating", None)
             if ratings is not None and min_rating is not None:

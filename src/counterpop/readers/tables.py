@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -56,13 +56,28 @@ class Table(NamedTuple):
         return chosen
 
 
-def open_frame(label: str, frame: pl.LazyFrame, kind: str = "a table", *, columnar: bool = False) -> Table:
+def open_frame(label: str, frame: pl.LazyFrame, kind: str = "a table") -> Table:
     def take(chosen: dict[str, str]) -> pl.DataFrame:
         with readable(label, kind):
             return frame.select(pl.col(name).alias(role) for role, name in chosen.items()).collect()
 
     with readable(label, kind):
-        return Table(label, frame.collect_schema().names(), take, columnar=columnar)
+        return Table(label, frame.collect_schema().names(), take)
+
+
+def open_parquet(label: str, files: Sequence[Path], note: str = "") -> Table:
+    """Parquet files that have the same columns."""
+    table = open_frame(label, pl.scan_parquet(list(files), glob=False), "parquet")
+
+    def take(chosen: dict[str, str]) -> pl.DataFrame:
+        try:
+            return table.take(chosen)
+        except InputError:
+            for file in files:  # which of them is damaged?
+                open_frame(str(file), pl.scan_parquet(file, glob=False), "parquet").take(chosen)
+            raise
+
+    return table._replace(take=take, files=tuple(files), note=note, columnar=True)
 
 
 def open_pandas(frame: Any) -> Table:

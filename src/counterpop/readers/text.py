@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
+import os
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -15,9 +17,40 @@ from counterpop.readers.ids import narrow_ids
 from counterpop.readers.tables import Roles, Table, readable
 
 BLOCK = 1 << 22  # bytes
+ZSTD_MARK = b"\x28\xb5\x2f\xfd"
 SEPARATORS = (",", ";", "\t")
 LINE = "\x1f"  # in no line: with it as separator, every line is one column
 INFERRED_ROWS = 10_000  # a column whose type changes further down is read a second time, as strings
+
+
+def check_size(path: Path) -> None:
+    """Raises `InputError` for a text file that is larger than the memory of this machine."""
+    size, memory = _text_bytes(path), _memory_bytes()
+    if size > memory:
+        raise InputError(
+            f"text is read into memory as a whole, but {path} holds {size / 1e9:.1f} GB and this machine has "
+            f"{memory / 1e9:.1f} GB; write it as a folder of parquet files, which can be larger"
+        )
+
+
+def _text_bytes(path: Path) -> int:
+    """The size of the text in a file; of a compressed one at least what it states, or else the size of the file."""
+    with path.open("rb") as file:
+        head = file.read(18)
+    size = path.stat().st_size
+    if path.suffix.lower() != ".zst" or head[:4] != ZSTD_MARK or len(head) < 18:
+        return size
+    flags = head[4]  # RFC 8878: how long the size is, whether there is no window, and how long the dictionary's id is
+    single = bool(flags & 0x20)
+    at, width = 6 - single + (0, 1, 2, 4)[flags & 3], (single, 2, 4, 8)[flags >> 6]
+    return max(size, int.from_bytes(head[at : at + width], "little") + (256 if width == 2 else 0))
+
+
+def _memory_bytes() -> float:
+    """The memory of this machine; infinity where the system does not tell."""
+    if not hasattr(os, "sysconf"):
+        return math.inf
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def open_text(path: Path, kind: str, asked: Roles, header: bool) -> Table:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from counterpop.auditing import DEFINITIONS
 from counterpop.errors import InputError
-from counterpop.sql.audits import STEPS, write_sources
-from counterpop.sql.dialects import in_dialect
+from counterpop.sql.audits import STEPS
+from counterpop.sql.dialects import in_dialect, quote
 
 # what several later steps use
 KEPT = (
@@ -43,15 +44,15 @@ def audit(
     """
     if k is not None and k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    spark, tables = lists.sparkSession, {"log": log, "lists": lists, "held": log if later is None else later}
-    names = write_sources(
-        "{log}", "{lists}", "{held}" if later is not None else None, "spark", user=user, item=item, rank=rank
-    )
-    frames: dict[str, DataFrame] = {}
+    spark = lists.sparkSession
+    # renamed here, not in the text: Spark takes braces in a text for the name of a frame
+    u, i, r = (F.col(quote(name, "spark")).alias(short) for name, short in ((user, "u"), (item, "i"), (rank, "r")))
+    held = log.limit(0) if later is None else later
+    frames = {"pairs": log.select(u, i), "places": lists.select(u, i, r), "later": held.select(u, i)}
     kept = []
     try:
-        for name, text in (names | STEPS).items():
-            used: dict[str, Any] = {one: frame for one, frame in (tables | frames).items() if f"{{{one}}}" in text}
+        for name, text in STEPS.items():
+            used: dict[str, Any] = {one: frame for one, frame in frames.items() if f"{{{one}}}" in text}
             filled = in_dialect(text.replace("{k}", str(k or 2**31 - 1)), "spark")
             frames[name] = spark.sql(filled, **used)
             if name in KEPT:

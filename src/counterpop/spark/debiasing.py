@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from counterpop.adjustment import Adjustment
-from counterpop.debiasing import Debiasing, DebiasSettings, as_embeddings, check_fit, in_order_of
+from counterpop.debiasing import Debiasing, DebiasSettings, as_embeddings, check_fit
 from counterpop.debiasing.rebuilding import Kind
 from counterpop.debiasing.search import search_along
 from counterpop.debiasing.trials import DebiasOptions, warn_of_settings
@@ -24,7 +23,6 @@ from counterpop.embeddings import FloatArray
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.folding import fold_in, transposed
 from counterpop.interactions import Ids, IntArray, Interactions, pair_keys, positions
-from counterpop.readers import read_interactions
 from counterpop.spark.auditing import audit
 from counterpop.spark.directions import FrameSide, directions_of
 from counterpop.spark.frames import Frames, ids_of, match_frames, matrix_of
@@ -98,16 +96,13 @@ def debias(
         chosen.report("drawing a sample of users")
         drawn = draw_users(users, sample, chosen.seed).select("id", "features")
         held = _later(model, holdout, frames, user, item, chosen.drop_unknown)
-        with persisted(drawn):
-            user_ids, P = collect_vectors(drawn)
-            pairs, later = _pairs_of(frames.log, drawn), None if held is None else _pairs_of(held, drawn)
-        item_ids, Q = collect_vectors(frames.items)
+        (user_ids, P), (item_ids, Q) = collect_vectors(drawn), collect_vectors(frames.items)
+        pairs = _pairs_of(frames.log, user_ids, item_ids)
+        later = None if held is None else _pairs_of(held, user_ids, item_ids)
         vectors = as_embeddings(P, Q, pairs, user_ids, item_ids)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CounterpopWarning)  # what the sample lacks, the log may have
-            pairs = in_order_of(pairs, vectors, False)
             check_fit(vectors, pairs, chosen.seed)
-            later = None if later is None else in_order_of(later, vectors, False)
         by_item = FrameHistories(frames, vectors.user_vectors, transposed(pairs)) if later is None else None
         found = search_along(directions, vectors, pairs, later, chosen, by_item)
     strengths = {name: getattr(found, name) for name in ("item_strength", "user_strength", "segments", "lean")}
@@ -161,14 +156,20 @@ def _later(
     return pairs.join(frames.log, ["user", "item"], "left_anti")
 
 
-def _pairs_of(pairs: DataFrame, users: DataFrame) -> Interactions:
-    """The rows of these users; raises `InputError` if there are none."""
-    table = pairs.join(users.select(F.col("id").alias("user")), "user", "left_semi").toArrow()
+def _pairs_of(pairs: DataFrame, user_ids: Ids, item_ids: Ids) -> Interactions:
+    """The rows of these users, which come as positions; raises `InputError` if there are none."""
+    sides = {"user": np.unique(user_ids), "item": np.unique(item_ids)}
+    for side, ids in sides.items():
+        known = pa.table({side: pa.array(ids), f"{side}_ix": np.arange(len(ids), dtype=np.int32)})
+        pairs = pairs.join(pairs.sparkSession.createDataFrame(known), side)
+    table = pairs.select("user_ix", "item_ix").toArrow()
     if not table.num_rows:
         raise InputError(
             "the sampled users must have held-out pairs that the log lacks, but have none; pass a later log"
         )
-    return read_interactions(pl.DataFrame(table))
+    user_ix, item_ix = (column.to_numpy() for column in table.columns)
+    order = np.lexsort((item_ix, user_ix))
+    return Interactions(user_ix[order], item_ix[order], sides["user"], sides["item"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +194,9 @@ class FrameHistories:
         return np.sort(positions(self.log.user_ids, ids_of(items), "item"))
 
     def only(self, log: Interactions) -> FrameHistories:
-        left_out = ~np.isin(pair_keys(self.log), pair_keys(log))
+        own, kept = pair_keys(self.log), pair_keys(log)  # both in rising order
+        left_out = np.ones(len(own), dtype=bool)
+        left_out[np.searchsorted(own, kept)] = False
         return replace(self, without=self.log.rows(left_out))
 
     def fold(self, rows: IntArray, kinds: Sequence[Kind]) -> list[FloatArray]:
@@ -207,15 +210,20 @@ class FrameHistories:
             pairs = pairs.join(F.broadcast(spark.createDataFrame(held)), ["item", "user"], "left_anti")
         histories = pairs.join(self.frames.users.withColumnRenamed("id", "user"), "user").select("item", "features")
 
+        names = [f"folded_{n}" for n in range(len(kinds))]  # each an array of its own, no larger than the item vectors
+
         def fold_one(table: pa.Table) -> pa.Table:
             held = matrix_of(table["features"])
-            folded = [fold_in(held, [np.arange(len(held))], kind.reg, kind.others, gram)[0] for kind in kinds]
-            return pa.table({"item": table["item"][:1], "folded": pa.array([np.concatenate(folded)])})
+            folded = (fold_in(held, [np.arange(len(held))], kind.reg, kind.others, gram) for kind in kinds)
+            return pa.table([table["item"][:1], *(pa.array([*one]) for one in folded)], ["item", *names])
 
-        kind_of_id = self.frames.log.schema["item"].dataType.simpleString()
-        table = histories.groupBy("item").applyInArrow(fold_one, f"item {kind_of_id}, folded array<float>").toArrow()
+        item = f"item {self.frames.log.schema['item'].dataType.simpleString()}"
+        schema = ", ".join([item, *(f"{name} array<float>" for name in names)])
+        table = histories.groupBy("item").applyInArrow(fold_one, schema).toArrow()
         place = np.zeros(self.log.n_users, dtype=np.intp)
         place[rows] = np.arange(len(rows))
-        folded = np.zeros((len(rows), len(kinds) * dim), dtype=np.float32)  # zeros for an empty history
-        folded[place[positions(self.log.user_ids, ids_of(table["item"]), "item")]] = matrix_of(table["folded"])
-        return [np.ascontiguousarray(part) for part in np.split(folded, len(kinds), axis=1)]
+        at = place[positions(self.log.user_ids, ids_of(table["item"]), "item")]
+        made = [np.zeros((len(rows), dim), dtype=np.float32) for _ in kinds]  # zeros for an empty history
+        for name, folded in zip(names, made, strict=True):
+            folded[at] = matrix_of(table[name])
+        return made

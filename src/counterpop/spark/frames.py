@@ -18,6 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegralType, StringType
 from counterpop.embeddings import FloatArray
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.interactions import HEAD_SHARE, Ids
+from counterpop.sql.dialects import quote
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -118,7 +119,8 @@ def _ids(frame: DataFrame, name: str) -> Any:
     kind: DataType = frame.schema[name].dataType
     if not isinstance(kind, IntegralType | StringType):
         raise InputError(f"ids must be integers or text, but those of {name} are {kind.simpleString()}; cast them")
-    return F.col(name).cast("long") if isinstance(kind, IntegralType) else F.col(name)
+    column = F.col(quote(name, "spark"))  # a name may hold a dot
+    return column.cast("long") if isinstance(kind, IntegralType) else column
 
 
 def mark_head(frame: DataFrame, share: float = HEAD_SHARE) -> DataFrame:
