@@ -14,6 +14,7 @@ from scipy import stats
 import counterpop as cp
 from counterpop.paper import accuracy, cost, published
 from counterpop.paper.cells import Cell
+from counterpop.paper.groups import judge_some
 from counterpop.paper.pictures import explained_by_one_dial, measure_vectors, picture_gradients
 from counterpop.paper.proportion import PROPORTIONS, crossing
 from counterpop.paper.results import Table, judge, judge_similar
@@ -144,18 +145,42 @@ def test_similar_needs_an_interval_inside_the_margin() -> None:
     assert found == ["confirmed", "cannot tell", "not seen", "not seen"]
 
 
+def test_one_of_many_effects_of_zero_does_not_deny_a_claim() -> None:
+    """By chance one of 24 is below 0 at the 5 % level; corrected for 24 cases that says nothing."""
+    effects = {str(n): normal(0.0, 0.01, f"zero {n}") for n in range(23)} | {"low": normal(-0.025, 0.01, "low")}
+    assert effects["low"].high < 0 and judge("V", "x", effects).verdict == "cannot tell"
+    sure = effects | {"low": certain(-0.1)}
+    assert judge("V", "x", sure).verdict == "not seen"
+    near = {case: normal(0.05, 0.01, case) for case in effects} | {"far": normal(0.073, 0.01, "far")}
+    assert near["far"].low > 0.05 and judge_similar("V", "x", near, 0.05).verdict == "cannot tell"
+
+
+def test_some_case_needs_p_values_corrected_for_all_cases() -> None:
+    def verdict(first: Spread, second: Spread) -> str:
+        others = {str(n): normal(0.0, 0.01, f"other {n}") for n in range(9)}
+        return judge_some([*others.values(), first], others | {"x": second}).verdict
+
+    assert verdict(certain(0.1), certain(0.1)) == "confirmed"
+    assert verdict(certain(0.1), normal(0.023, 0.01, "x")) == "cannot tell"  # beyond its own interval only
+    assert verdict(certain(-0.1), certain(-0.1)) == "cannot tell"  # both below 0 are no case of it
+    assert judge_some([certain(-0.1)], {"x": certain(0.1)}).verdict == "not seen"
+    assert judge_some([], {}).verdict == "cannot tell"
+
+
 def test_table4_judges_ratios_with_their_noise() -> None:
-    def verdicts(gradient: float, dice: float, noise: float) -> list[str]:
+    def verdicts(gradient: float, dice: float, noise: float, datasets: tuple[str, ...] = cost.DATASETS) -> list[str]:
         draw = np.random.default_rng(6)
         seconds = {"plain": 1.0, "gradient": gradient, "dice": dice, "macr": 1.3}
         spreads = {
-            ("mf", "ml10m", method): cost.spread_of((mean + noise * draw.random(15)).tolist(), n)
+            ("mf", dataset, method): cost.spread_of((mean + noise * draw.random(15)).tolist(), n)
+            for dataset in datasets
             for n, (method, mean) in enumerate(seconds.items())
         }
         return [claim.verdict for claim in cost._claims(spreads)]
 
     assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "confirmed", "stronger", "confirmed", "confirmed"]
     assert verdicts(1.5, 1.2, 0.01) == ["not seen", "not seen", "not seen", "not seen", "not seen"]
+    assert verdicts(1.02, 2.6, 0.01, ("netflix",)) == ["cannot tell"] * 5  # one of four cases
     assert set(verdicts(1.02, 1.3, 3.0)) <= {"cannot tell", "not seen"}
 
 
@@ -202,6 +227,27 @@ def test_the_average_gains_that_the_text_quotes_do_not_follow_from_its_table() -
     }
     claim = accuracy._mean_gain(cells, "mf")
     assert "37.33 % (Recall)" in claim.claim and "give 42.7 %, 28.3 %, 51.9 %" in claim.evidence
+
+
+def test_published_cells_are_those_of_the_text() -> None:
+    paper = ROOT.parent / "shared" / "paper.txt"
+    if not paper.is_file():
+        pytest.skip("the text of the paper is not here")
+    lines = [line for line in paper.read_text().splitlines() if not line.strip().startswith("%")]
+    found = [[float(x) for x in re.findall(r"0\.\d{3}(?!\d)", line)] for line in lines if "& " in line]
+    three = [
+        [published.table3(b, d, m)[metric] for d in published.DATASETS for metric in published.METRICS]
+        for b in published.BACKBONES
+        for m in published.METHODS
+    ]
+    five = [
+        [published.table5(b, d, v)[metric] for d in published.ABLATED for metric in published.METRICS]
+        for b in published.BACKBONES
+        for v in published.VARIANTS
+    ]
+    assert [row for row in found if len(row) == 12] == three and [row for row in found if len(row) == 6] == five
+    ratios = [tuple(map(float, pair)) for line in lines if len(pair := re.findall(r"\$([\d.]+)\$x", line)) == 2]
+    assert ratios == [published.RATIOS[b, m] for b in published.BACKBONES for m in ("dice", "macr", "gradient")]
 
 
 def test_published_ablation_has_the_sides_of_the_text() -> None:
@@ -303,6 +349,10 @@ def test_steps_in_the_grid_have_the_noise_of_the_folds() -> None:
     step = step_between((record,), (1, 0), (0, 0), "x")
     assert step.mean == pytest.approx(0.2)
     assert step.draws.std() == pytest.approx((folds[:, 1, 0] - folds[:, 0, 0]).std(ddof=1) / np.sqrt(20), rel=0.06)
+    three = step_between((record,) * 3, (1, 0), (0, 0), "x")  # the same users: more seeds do not make them more
+    assert three.draws.std() == pytest.approx(step.draws.std(), rel=1e-6) and three.seeds == 3
+    over = step_between((record,), (1, [0, 1]), (0, 1), "x")
+    assert over.mean == pytest.approx(0.15)
 
 
 def test_a_table_in_latex_is_complete_and_escaped() -> None:

@@ -61,7 +61,8 @@ def make_table5(bench: Bench) -> Item:
         ],
         (
             "With a side off, its strength is 0 and the other strength is chosen on validation for that case. The "
-            "paper's text says that its alpha 1 = 0 drops the user term and alpha 2 = 0 the item term.",
+            "paper does not say whether it chose the other one again. Its text says that alpha 1 = 0 drops the user "
+            "term and alpha 2 = 0 the item term.",
         ),
     )
     return Item(

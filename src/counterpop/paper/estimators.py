@@ -34,7 +34,8 @@ def make_directions(bench: Bench) -> Item:
             [_cells_of(row) for row in rows],
             (
                 "Strengths are chosen on validation for each pair. Cosines are with the ledger's directions, which "
-                "are the method's own: the mean over popular items (active users) of what training accumulated.",
+                "are the method's own: the mean over popular items (active users) of what training accumulated. The "
+                "paper's section IV-C1 names the mean vector of popular items, which is head-mean here.",
             ),
         ),
         Table(
@@ -129,8 +130,8 @@ def _claims(cells: list[Cell], angles: list[dict[str, Any]]) -> list[Claim]:
     held = sum(share < CANCELS for share in cancels.values())
     shown = "; ".join(f"{case} {share:.2g}" for case, share in cancels.items())
     text = (
-        "The popular direction is the mean of the accumulated gradients over all items (shown: its length against "
-        "that of the mean over popular items)."
+        "A popular direction is left in the mean of the accumulated gradients over all items, which this step takes "
+        "while IV-C1 names popular items (shown: its length against that of the mean over popular items)."
     )
     verdict = judge_cases(len(cancels) - held, held, len(cancels))
     return [*claims, Claim("IV-B, Algorithm 1", text, verdict, f"{shown or 'No cell could be run'}.")]

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 import counterpop as cp
 from counterpop.reporting.tabular import Table as Table
-from counterpop.uncertainty import Spread, average
+from counterpop.uncertainty import LEVELS, Spread, average, correct
 
 Verdict = Literal["confirmed", "stronger", "weaker", "not seen", "cannot tell"]
 Kind = Literal["lines", "bars", "map"]
 STRONGER, WEAKER = 1.25, 0.8  # an effect this many times the published one
+FAR = 2.0  # times as much, which is how we read "much larger"
 OWN = "our own check"  # the section of a claim that is not the paper's
 
 
@@ -107,8 +110,10 @@ def judge(
     if not effects:
         return Claim(section, claim, "cannot tell", "None of the cases could be run.")
     held = [case for case, effect in effects.items() if effect.low > 0]
-    against = [f"{case} ({show(effect, unit)})" for case, effect in effects.items() if effect.high < 0]
-    open_ = [f"{case} ({show(effect, unit)})" for case, effect in effects.items() if effect.low <= 0 <= effect.high]
+    denied = surely_below(effects)
+    against = [f"{case} ({show(effects[case], unit)})" for case in denied]
+    rest = [case for case in effects if case not in held and case not in denied]
+    open_ = [f"{case} ({show(effects[case], unit)})" for case in rest]
     verdict = judge_cases(len(held), len(against), len(effects), most)
     mean = average(list(effects.values()))
     evidence = f"It holds beyond the noise in {len(held)} of {len(effects)} cases; on average {show(mean, unit)}"
@@ -125,15 +130,37 @@ def judge(
     return Claim(section, claim, verdict, f"{evidence}.{but('Within the noise', open_)}{but('Opposite', against)}")
 
 
-def judge_similar(section: str, claim: str, effects: Mapping[str, Spread], margin: float, unit: str = "%") -> Claim:
-    """A claim that every effect is within `margin` of 0: its whole interval must be inside, or outside to deny it."""
-    inside = [case for case, one in effects.items() if -margin < one.low and one.high < margin]
-    outside = [case for case, one in effects.items() if one.low > margin or one.high < -margin]
-    shown = "; ".join(f"{case} {show(one, unit)}" for case, one in effects.items())
-    evidence = f"Similar is within {_amount(margin, unit).lstrip('+')} of each other. {shown}."
+def judge_similar(
+    section: str, claim: str, effects: Mapping[str, Spread], margin: float, unit: str = "%", of: int = 0
+) -> Claim:
+    """A claim that every effect is within `margin` of 0: its whole interval must be inside, or outside to deny it.
+
+    The claim is about `of` cases, as in `judge`.
+    """
     if not effects:
-        evidence = "None of the cases could be run."
-    return Claim(section, claim, judge_cases(len(inside), len(outside), len(effects)), evidence)
+        return Claim(section, claim, "cannot tell", "None of the cases could be run.")
+    inside = [case for case, one in effects.items() if -margin < one.low and one.high < margin]
+    left = {  # of the margin; below 0 outside of it
+        case: Spread(margin - abs(one.mean), margin - np.sign(one.mean) * one.draws, one.seeds)
+        for case, one in effects.items()
+    }
+    verdict = judge_cases(len(inside), len(surely_below(left)), len(effects))
+    shown = "; ".join(f"{case} {show(one, unit)}" for case, one in effects.items())
+    evidence = f"We call similar what is within {_amount(margin, unit).lstrip('+')} of each other. {shown}."
+    if len(effects) < of:
+        evidence += f" The claim is about {of} cases."
+        verdict = "cannot tell" if len(effects) < of / 2 and verdict != "not seen" else verdict
+    return Claim(section, claim, verdict, evidence)
+
+
+def surely_below(effects: Mapping[str, Spread]) -> list[str]:
+    """The cases in which an effect is below 0 beyond the noise, by p-values corrected for the number of cases.
+
+    One case is enough to deny a claim about all of them, and of 24 effects of 0 one would often seem to be below it.
+    """
+    corrected = correct([effect.p_value for effect in effects.values()])
+    pairs = zip(effects.items(), corrected, strict=True)
+    return [case for (case, effect), p in pairs if effect.high < 0 and p < LEVELS[0]]
 
 
 def show(effect: Spread, unit: str = "%") -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import counterpop as cp
 from counterpop.paper import published
 from counterpop.paper.datasets import TITLES, observed
-from counterpop.paper.results import Claim, Item, Table, Verdict, exact, judge_cases
+from counterpop.paper.results import FAR, Claim, Item, Table, Verdict, exact, judge_cases
 from counterpop.paper.runs import Bench
 
 GROUPS = {
@@ -135,15 +135,26 @@ def _ratio_claim(section: str, text: str, rows: list[dict[str, Any]], side: str,
         for row in rows
         if row["group"] in GROUPS[side]
     }
-    held = sum(ratio > 1 for ratio in ratios.values())
+    verdict = judge_far(list(ratios.values()))
     shown = "; ".join(f"{case} {ratio:.2g}" for case, ratio in ratios.items())
-    evidence = f"Exact counts, ratio of the larger to the smaller as claimed: {shown}."
+    evidence = f"Exact counts, ratio of the larger to the smaller as claimed (we read: at least {FAR:g}): {shown}."
     if (side, small) == ("item", "negatives_head"):
         sizes = {(row["dataset"], row["group"]): row["number"] for row in rows}
         names = {dataset: sizes[dataset, "inactive users"] / sizes[dataset, "active users"] for dataset, _ in sizes}
         by_user = "; ".join(f"{TITLES[name]} {ratio:.2g}" for name, ratio in names.items())
         evidence += f" This is with one negative for each interaction; where users are drawn first: {by_user}."
-    return Claim(section, text, judge_cases(held, len(ratios) - held, len(ratios)), evidence)
+    return Claim(section, text, verdict, evidence)
+
+
+def judge_far(ratios: list[float]) -> Verdict:
+    """The verdict on a claim that one count is far above another in every case; counts have no noise.
+
+    >>> judge_far([4.0, 3.0]), judge_far([4.0, 1.2]), judge_far([4.0, 0.8, 0.7]), judge_far([])
+    ('confirmed', 'weaker', 'not seen', 'cannot tell')
+    """
+    above = sum(ratio > 1 for ratio in ratios)
+    verdict = judge_cases(above, len(ratios) - above, len(ratios))
+    return "weaker" if verdict == "confirmed" and min(ratios) < FAR else verdict
 
 
 def make_table2(bench: Bench) -> Item:
