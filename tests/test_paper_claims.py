@@ -178,7 +178,7 @@ def test_table4_judges_ratios_with_their_noise() -> None:
         }
         return [claim.verdict for claim in cost._claims(spreads)]
 
-    assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "confirmed", "stronger", "confirmed", "confirmed"]
+    assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "confirmed", "stronger", "confirmed", "weaker"]
     assert verdicts(1.5, 1.2, 0.01) == ["not seen", "not seen", "not seen", "not seen", "not seen"]
     assert verdicts(1.02, 2.6, 0.01, ("netflix",)) == ["cannot tell"] * 5  # one of four cases
     assert set(verdicts(1.02, 1.3, 3.0)) <= {"cannot tell", "not seen"}

@@ -474,6 +474,16 @@ def cut(path: Path, share: float = 0.6) -> Path:
     return path
 
 
+def damaged_parquet(folder: Path) -> Path:
+    """A page of -6 values, which ends the process in polars 2.1."""
+    path = as_parquet(folder)
+    content = path.read_bytes()
+    header = bytes([0x2C, 0x15, 2 * table().height])  # the struct of a data page, its number of values, 5 in zigzag
+    assert header in content
+    path.write_bytes(content.replace(header, bytes([0x2C, 0x15, 2 * table().height + 1])))
+    return path
+
+
 def damaged_npz(folder: Path) -> Path:
     path = folder / "log.npz"
     np.savez_compressed(path, user=np.arange(1000) * 7919 % 1013, item=np.arange(1000))
@@ -517,6 +527,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "npz of text": (lambda d: write(d, "log.npz", "user,item"), {}, "is not an npz file"),
     "parquet cut": (lambda d: cut(as_parquet(d)), {}, "log.parquet could not be read as parquet"),
     "parquet of text": (lambda d: write(d, "log.parquet", "user,item\n1,2\n"), {}, "could not be read as parquet"),
+    "parquet count": (damaged_parquet, {}, "log.parquet could not be read as parquet: the page header at byte .* dam"),
     "parquet hollow": (lambda d: write(d, "log.parquet", b"PAR1" + bytes(99) + b"PAR1"), {}, "read as parquet"),
     "ragged": (
         lambda d: write(d, "log.csv", "user,item,x\n1,2,3\n3,4,5,6\n"),

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from counterpop.adapters.vectors import DAMAGED, Vectors, existing_file, matrix_of
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, RowIds
+from counterpop.readers.pages import check_pages
 
 
 def read_vectors(path: str | Path) -> tuple[NDArray[Any], Ids | None]:
@@ -31,6 +32,7 @@ def read_vectors(path: str | Path) -> tuple[NDArray[Any], Ids | None]:
         if ending == ".npy":
             vectors, ids = np.load(source, allow_pickle=False), None
         elif ending == ".parquet":
+            check_pages(source)
             vectors, ids = _from_table(source, pl.read_parquet(source))
         else:
             with source.open("rb") as file:  # NumPy would leave a damaged one open

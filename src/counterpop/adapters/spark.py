@@ -9,6 +9,7 @@ import polars as pl
 
 from counterpop.adapters.vectors import Vectors, as_vectors, matrix_of
 from counterpop.errors import InputError
+from counterpop.readers.pages import check_pages
 
 
 def vectors_of(model: Any) -> Vectors:
@@ -39,6 +40,8 @@ def _read_folder(path: Path, side: str) -> pl.DataFrame:
     if not parts:
         raise InputError(f"{path} must be a saved ALSModel with parquet files under {side}, but has none there")
     try:
+        for part in parts:
+            check_pages(part)
         return pl.read_parquet(parts)
-    except pl.exceptions.PolarsError as error:
+    except (ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{path}/{side} cannot be read as parquet ({error}); save the model again") from None

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from counterpop.errors import InputError
+from counterpop.readers.pages import check_pages
 
 FOUND_BY_NAME = ("split", "rank", "score")  # roles whose column is used without being asked for
 SECOND_NAMES = {"user": "user_id", "item": "item_id", "name": "title"}  # tried where the default is missing
@@ -67,6 +68,9 @@ def open_frame(label: str, frame: pl.LazyFrame, kind: str = "a table") -> Table:
 
 def open_parquet(label: str, files: Sequence[Path], note: str = "") -> Table:
     """Parquet files that have the same columns."""
+    for file in files:
+        with readable(str(file), "parquet"):
+            check_pages(file)
     table = open_frame(label, pl.scan_parquet(list(files), glob=False), "parquet")
 
     def take(chosen: dict[str, str]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     Encoder = Module | Callable[[Interactions], Module]
 
 RACE_BUDGET = 0.8  # of one training: what a race costs,
+RACE_SHARE = 0.1  # or this share of a training for every candidate,
 RACE_TRIPLES = 1e8  # or this many triples of MF if that is more: some ten seconds, in which a small log is learned
+SLOW_PAIRS = 2_000_000  # more are too many for the slow settings of a method
 LEAST_EPOCHS = 4  # of a candidate: fewer say too little, so a training too short for them races nothing
 _NAMES = [field.name for field in fields(Settings)]
 
@@ -55,7 +58,8 @@ def train(
 
     Keywords are the fields of `Settings`; `method` is a name or a value such as `DICE(margin=20)`, built in or your own
     (see `Method`). If `loss` or `negative_power` is not given and the method has a choice, short trainings are compared
-    on validation first (see `race`), for 80 % of a training's time, or some ten seconds for a small log;
+    on validation first (see `race`), for a tenth of a training each, or some ten seconds in all for a small log. MF on
+    the CPU with at most 2 million pairs also races softmax, unless you name a setting that it has another default for.
     `settings["race"]` of the run says what was tried.
 
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
@@ -81,8 +85,8 @@ def train(
     """
     known = split.development if isinstance(split, Split) else split
     check_settings(settings, _NAMES, inspect.signature(train).parameters)
-    candidates = candidates_of(dict(settings), encoder)
-    if RACE_BUDGET * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
+    candidates = candidates_of(dict(settings), encoder, len(known.train))
+    if _least_budget(candidates) * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
     _check_split(known, candidates[0], refit)
     if not isinstance(ensemble, int) or ensemble < 1:
@@ -107,11 +111,15 @@ def train(
     return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
 
 
+def _least_budget(candidates: Sequence[Settings]) -> float:
+    return max(RACE_BUDGET, RACE_SHARE * len(candidates))
+
+
 def _budget(known: Development, candidates: Sequence[Settings]) -> float:
     """What a race may cost in trainings of one candidate; at most a whole one of each."""
     first = candidates[0]
     cheap = 0.0 if first.layers else RACE_TRIPLES / (len(known.train) * first.epochs * first.negatives)
-    return min(float(len(candidates)), max(RACE_BUDGET, cheap))
+    return min(float(len(candidates)), max(_least_budget(candidates), cheap))
 
 
 def _placed(report: Report, place: str) -> Report:
@@ -159,13 +167,21 @@ def _as_one(members: Sequence[Run], reduce: int | None, look: Look) -> Run:
     return Run(model, refit, first.settings | {"dim": model.embeddings.dim} | made, first.history)
 
 
-def candidates_of(given: dict[str, Any], encoder: Encoder | None = None) -> list[Settings]:
-    """The settings to choose among: every loss and power of the method that the user has not fixed."""
+def candidates_of(given: dict[str, Any], encoder: Encoder | None = None, pairs: float = math.inf) -> list[Settings]:
+    """The settings to choose among: every loss and power of the method that the user has not fixed.
+
+    With few enough pairs also the method's slow ones, if nothing is given that has another default for them.
+    """
     first = read_settings(given, encoder)
     choices: list[dict[str, Any]] = []
     for loss in first.method.raced or first.method.losses if given.get("loss") is None else (first.loss,):
         powers = () if "negative_power" in given else first.method.powers.get(loss, ())
         choices += [{"loss": loss, "negative_power": power} for power in powers] or [{"loss": loss}]
+    if pairs <= SLOW_PAIRS and first.engine == "native" and not first.layers:
+        named = {name for name, value in given.items() if value is not None}
+        for choice in first.method.slow:
+            own = first.method.loss_defaults.get(choice["loss"], {}).get(first.backbone, {})
+            choices += [dict(choice)] * named.isdisjoint({"loss", "negative_power", "negatives", *own})
     return [read_settings(given | choice, encoder) for choice in choices]
 
 

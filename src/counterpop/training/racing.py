@@ -19,7 +19,7 @@ from counterpop.tuning import PRICE
 
 Advance = Callable[[float, float], None]  # takes the loss and the seconds of an epoch
 
-KEPT = 8  # one candidate in this many goes on: better one longer round than two that are too short to tell
+KEPT = 12  # one candidate in this many goes on: better one longer round than two that are too short to tell
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class Race:
         return sorted(last.values(), key=lambda trial: (-trial.round, self.is_costly(trial), -trial.valid))
 
     def is_costly(self, trial: Trial) -> bool:
-        """Whether its draw of negatives costs more than 5 % of ordinary recall.
+        """Whether its choice of negatives costs more than 5 % of ordinary recall.
 
-        Negatives drawn by popularity take popularity out in training, at a price that no strength gives back, so they
-        have the limit that `tune` has. Compared are the trials of a round that differ in nothing else.
+        Negatives drawn or weighed by popularity take popularity out in training, at a price that no strength gives
+        back, so they have the limit that `tune` has. Compared are the trials of a round that differ in nothing else.
         """
         if trial.ordinary is None:
             return False
-        mine = replace(self.candidates[trial.candidate], negative_power=0.0)
-        twins = [one for one in self.trials if replace(self.candidates[one.candidate], negative_power=0.0) == mine]
+        alike = [replace(one, negative_power=0.0, logq=None, temperature=None) for one in self.candidates]
+        twins = [one for one in self.trials if alike[one.candidate] == alike[trial.candidate]]
         return trial.ordinary < (1 - PRICE) * max(one.ordinary or 0.0 for one in twins if one.round == trial.round)
 
     @property
@@ -159,11 +159,11 @@ def race(
 def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     """The number of candidates in each round of a race, and the share of their epochs that they train for.
 
-    A round keeps one candidate in eight for the next. Every round gets the same part of the budget, so fewer candidates
-    train for longer.
+    A round keeps one candidate in twelve for the next. Every round gets the same part of the budget, so fewer
+    candidates train for longer.
 
-    >>> rounds_of(4, 0.4), rounds_of(16, 3.2)
-    ([(4, 0.1)], [(16, 0.1), (2, 0.8)])
+    >>> rounds_of(4, 0.4), rounds_of(24, 4.8)
+    ([(4, 0.1)], [(24, 0.1), (2, 1.2)])
     """
     sizes = []
     while candidates > 1:

@@ -58,6 +58,8 @@ class Method:
     """The losses that `train` chooses among, if these are not all of them: others cost too much for a race."""
     powers: ClassVar[Mapping[str, tuple[float, ...]]] = {}
     """By loss: the values of `negative_power` that `train` chooses among in the same way; 0 if there are none."""
+    slow: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    """Settings, each with a loss, that `train` races as well where that takes minutes: MF on the CPU, no large log."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By backbone: settings that differ from the backbone's own defaults."""
     loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}

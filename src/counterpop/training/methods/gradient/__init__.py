@@ -26,6 +26,9 @@ class Gradient(Plain):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # .5 finds more on even data sets, but costs ordinary recall that no strength gives back (experiments/defaults.md)
     powers: ClassVar[Mapping[str, tuple[float, ...]]] = dict.fromkeys(("bpr", "bce"), (0.0, 0.25, 0.5, 0.75))
+    slow: ClassVar[tuple[Mapping[str, Any], ...]] = tuple(
+        {"loss": "softmax"} | more for more in ({"logq": 1.0}, {"logq": 0.5}, {"logq": -0.5, "temperature": 0.1})
+    )
     normalises: ClassVar[bool] = True
     keeps_ledger: ClassVar[bool] = True
     dials: ClassVar[Dials | None] = BOTH_SIDES
