@@ -73,6 +73,8 @@ def test_softmax_is_raced_where_it_takes_minutes_and_nothing_given_is_its_own(sp
         ("softmax", -0.5, 0.1),
     ]
     assert {row["loss"] for row in tried[:8]} == {"bpr", "bce"}
+    assert set(tried[0]) == set(tried[8]) >= {"loss", "negative_power", "logq", "temperature", "valid"}
+    assert "lr" not in tried[0] and "loss softmax, temperature 0.15, logq 1.0: " in run.settings["race"]["sentence"]
     assert {row["epochs"] for row in tried[8:]} == {Settings(loss="softmax").epochs}
     few = 1000
     assert len(candidates_of({"dim": 4}, None, few)) == 11

@@ -68,9 +68,14 @@ class Race:
         return self.candidates[self.ranking[0].candidate if self.trials else 0]
 
     def table(self) -> list[dict[str, Any]]:
-        """A row for each trial: the settings that differ between candidates, and round, epochs, valid and seconds."""
+        """A row for each trial: the settings that differ between candidates, and round, epochs, valid and seconds.
+
+        What differs only from loss to loss is left out, except for the loss.
+        """
+        names = {name for trial in self.trials for name in self._differing(trial)}
         return [
-            self._differing(trial) | {name: value for name, value in vars(trial).items() if name != "candidate"}
+            {name: value for name, value in self.candidates[trial.candidate].to_json().items() if name in names}
+            | {name: value for name, value in vars(trial).items() if name != "candidate"}
             for trial in self.trials
         ]
 
@@ -95,9 +100,14 @@ class Race:
         return {"sentence": self.sentence, "tried": rows}
 
     def _differing(self, trial: Trial) -> dict[str, Any]:
+        """The settings in which a candidate differs from others with its loss, and the loss if there are several."""
         values = [one.to_json() for one in self.candidates]
+        mine = values[trial.candidate]
+        same = [one for one in values if one["loss"] == mine["loss"]]
         return {
-            name: value for name, value in values[trial.candidate].items() if any(one[name] != value for one in values)
+            name: value
+            for name, value in mine.items()
+            if any(one[name] != value for one in (values if name == "loss" else same))
         }
 
 
