@@ -109,6 +109,7 @@ def main() -> None:
     texts = [describe_machine()]
     if arguments.ml10m:
         texts.append(describe_ml10m())
+    print("\n\n".join(texts), flush=True)
     for rows in arguments.rows:
         folder = Path(tempfile.mkdtemp(prefix="counterpop-scale-", dir=arguments.folder))
         try:
