@@ -599,7 +599,10 @@ def test_separate_files_are_checked(folder: Path, tmp_path: Path) -> None:
     assert call_json(*words, "--drop-repeated", "--min-rating", 4, "--force")["counts"]["test"] == 2
     log = folder / "log.csv"
     out = ("--out", tmp_path / "never")
+    parted = tmp_path / "parted.csv"
+    parted.write_text("user,item,split\n" + "".join(f"{n % 4},{n % 5},{(0, 0, 2, 3)[n // 5]}\n" for n in range(20)))
     for wrong in (
+        ("split", parted, "--protocol", "as-given", "--carve", "random", *out),
         ("split", *out),
         ("split", log, *out),
         ("split", "--protocol", "random", *out),

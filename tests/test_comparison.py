@@ -167,6 +167,10 @@ def test_missing_seeds_are_reported_and_resumed(folder: Path, tmp_path: Path) ->
     resumed = (*words[2:], "--resume")
     assert "was trained on another split" in call("train", tmp_path / "other", *resumed).stderr
     assert "was trained with dim" in call(*(5 if word == 4 else word for word in (*words, "--resume"))).stderr
+    by_dice = [*words, "--force", "--method", "dice"]
+    call_json(*by_dice, "--option", "margin=20")
+    refused = call(*by_dice[:-3], "--resume", "--method", "dice", "--option", "margin=30")
+    assert "was trained with options" in refused.stderr and "'margin': 20.0" in refused.stderr
     artifacts.begin_seeds(tmp_path / "run", range(2), force=True)  # and stopped at once
     with pytest.raises(ArtifactError, match="has 0 of 2 seeds"):
         artifacts.seed_folders(tmp_path / "run")

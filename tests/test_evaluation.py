@@ -345,3 +345,5 @@ def test_without_ordinary_pairs_there_is_no_price(adjustment: Recommender, split
 def test_wrong_requests_are_rejected(adjustment: Recommender, split: Split) -> None:
     with pytest.raises(InputError, match="on must be 'test' or 'valid' or 'ordinary' for this split, got 'train'"):
         evaluate(adjustment, split, on="train")
+    with pytest.raises(InputError, match=r"evaluate takes what tune\(run, split\) or load returns, got Split"):
+        evaluate(split, split)  # type: ignore[arg-type]

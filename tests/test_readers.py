@@ -560,6 +560,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], dict[str, Any], str]] = {
     "array": (lambda d: np.eye(3), {}, "must be a path, .* got ndarray"),
     "cut in quotes": (lambda d: write(d, "log.csv", 'user,item\n1,a\n2,"b\n3,c\n'), {}, "ends inside quotes.*cut off"),
     "stray return": (lambda d: write(d, "log.csv", "user,item\n1,a\n2\r,b\n"), {}, "line 3 has a carriage return"),
+    "old Mac": (lambda d: write(d, "log.csv", "user,item\r1,a\r2,b\r"), {}, "line 1 has a carriage return"),
     "stray return in txt": (lambda d: write(d, "log.txt", "1 5\r2 7\n3 4\n"), {}, "line 1 of .* a carriage return"),
     "binary": (lambda d: table(user=[b"a", b"\xff", b"b", b"c", b"d"]), {}, r"UTF-8 .* row 2 holds b'\\xff'"),
     "duration id": (lambda d: table(user=[timedelta(n) for n in range(5)]), {}, "numbers or text as ids, got Duration"),

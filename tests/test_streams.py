@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 from pathlib import Path
@@ -12,15 +13,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import counterpop as cp
 from builders import random_log
 from counterpop.artifacts import splits as split_folders
 from counterpop.cli import main
+from counterpop.cli.progress import working
 from counterpop.errors import ArtifactError, CounterpopWarning, InputError
 from counterpop.interactions import Interactions, pair_keys
 from counterpop.kernels.drawing import Triples
 from counterpop.kernels.prefetch import NEAR
+from counterpop.progress import watching
 from counterpop.readers import read_interactions, streams
 from counterpop.readers import text as text_files
 from counterpop.splits import Split, drawing
@@ -296,3 +300,21 @@ def test_rows_asked_for_ahead_change_nothing() -> None:
         moved.append((tables.users, tables.items[:100]))
     assert np.array_equal(moved[0][0], moved[1][0]) and np.array_equal(moved[0][1], moved[1][1])
     assert not np.array_equal(moved[0][0], users)
+
+
+def test_measuring_shows_a_bar_over_all_users(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr("counterpop.cli.progress.console", console)
+    run = cp.train(split, dim=8, epochs=2, refit=False, loss="bpr", negative_power=0.0)
+    tuned = cp.tune(run, split)
+    told: list[tuple[int, int]] = []
+    with working("measuring"), watching(lambda *counts: told.append(counts)):
+        cp.evaluate(tuned, split, on="valid", threads=2)
+    users = np.count_nonzero(split.valid.user_counts)
+    passes = 2 * (users + np.count_nonzero(split.development.ordinary.user_counts))  # plain and adjusted, both parts
+    assert [sum(counts) for counts in zip(*told, strict=True)] == [passes, passes]
+    shown = console.file.getvalue()
+    assert "measuring" in shown and "100%" in shown
+    told.clear()
+    cp.evaluate(tuned, split, on="valid")
+    assert not told

@@ -138,6 +138,8 @@ def evaluate(
     `users` is "all", a number, or None for all unless there are too many (see `panels`); the users drawn depend on the
     split and the seed only, so that models can be compared.
     """
+    if not isinstance(recommender, Recommender):
+        raise InputError(f"evaluate takes what tune(run, split) or load returns, got {type(recommender).__name__}")
     known = split.development
     parts = {"test": split.test, "valid": known.valid, "ordinary": known.ordinary}
     held = parts.get(on)

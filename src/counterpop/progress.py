@@ -32,6 +32,25 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+Watcher = Callable[[int, int], None]
+"""Takes how many more users will be ranked, and how many more have been."""
+
+_watchers: list[Watcher] = []
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Calls a function from all threads of this process that rank users, as they begin and after each block."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+def tell_watchers(expected: int, done: int) -> None:
+    for watcher in tuple(_watchers):
+        watcher(expected, done)
 
 
 def is_notebook() -> bool:

@@ -12,6 +12,7 @@ from counterpop.embeddings import FloatArray
 from counterpop.errors import InputError
 from counterpop.interactions import Ids, IntArray, Interactions, ranks_of
 from counterpop.kernels.threads import core_count, in_stretches
+from counterpop.progress import tell_watchers
 
 BLOCK_BYTES = 4 << 20  # scores at a time in each thread: they stay in the cache
 WIDE_BLOCK_BYTES = 64 << 20  # maximum
@@ -47,6 +48,7 @@ def score_blocks(
     # in large catalogues more rows than fit the cache, or the item vectors would be read again every few rows
     rows = max(BLOCK_BYTES // (4 * n_items), min(64, WIDE_BLOCK_BYTES // (4 * n_items)), 1)
     space = np.empty((min(rows, len(queries)), n_items), dtype=np.float32)
+    tell_watchers(len(queries), 0)
     for start in range(0, len(queries), rows):
         block = slice(start, min(start + rows, len(queries)))
         scores = space[: block.stop - block.start]
@@ -54,6 +56,7 @@ def score_blocks(
         for starts, items in seen:
             leave_out(scores, starts, items, users[block])
         yield block, scores
+        tell_watchers(0, len(scores))
 
 
 def rank(

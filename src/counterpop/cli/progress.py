@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
-from counterpop.progress import Report, training_bar
+from counterpop.progress import Report, training_bar, watching
 
 console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)  # progress and notes
 output = Console(soft_wrap=True, markup=False, highlight=False)  # results
@@ -37,8 +46,7 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def fraction(what: str) -> Iterator[Callable[[float], None]]:
     """A progress bar with the time left; call the function it yields with the share that is done."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with _phase(what), Progress(*columns, console=console, transient=True) as bars:
+    with _phase(what), _passing() as bars:
         task = bars.add_task(what, total=None)
         yield lambda share: bars.update(task, completed=share, total=1.0)
 
@@ -59,6 +67,23 @@ def peak_memory() -> int:
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """A spinner for long steps; call the function it yields to change its text."""
-    with _phase(what), console.status(what) as status:
-        yield status.update
+    """A spinner for long steps, and a bar with the time left while they rank users; takes another text."""
+    with _phase(what), _passing(SpinnerColumn()) as bars:
+        task = bars.add_task(what, total=None)
+
+        def watch(expected: int, done: int) -> None:
+            shown = bars.tasks[0]
+            if expected and (shown.total is None or shown.finished):
+                bars.reset(task, total=expected)  # one pass over users after another
+            elif expected:
+                bars.update(task, total=(shown.total or 0) + expected)
+            bars.advance(task, done)
+
+        with watching(watch):
+            yield lambda text: bars.update(task, description=text)
+
+
+def _passing(*first: ProgressColumn) -> Progress:
+    """Bars that go when the work is done, and do not come where nobody looks."""
+    columns = *first, TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

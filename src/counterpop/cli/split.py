@@ -96,6 +96,9 @@ def command(data: str | None, train: str | None, out: str, force: bool, quiet: b
     _check_usage(data, options)
     with artifacts.claimed(out, "split", force), temporary(Path(out).resolve(), folder=True) as scratch:
         split, n_rows = _split_log(data, columns, options, scratch) if data else _split_files(train, columns, options)
+        source = click.get_current_context().get_parameter_source
+        if source("carve") != ParameterSource.DEFAULT and split.manifest.drawn == "given":
+            raise click.UsageError("--carve has no effect, because the log has a validation part of its own")
         with working("writing"):
             artifacts.save_split(split, out)
     counts = split.manifest.counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +25,7 @@ from counterpop.training import Interrupted, Settings, search, train
 from counterpop.training import settings as options
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.checkpoints import digest, remove_checkpoint
-from counterpop.training.methods import METHODS, make_method
+from counterpop.training.methods import METHODS, Method, make_method
 
 DEFAULT = Settings()
 MINUTES = 10.0
@@ -234,9 +234,11 @@ def _check_same(saved: artifacts.SavedRun, data: str | None, settings: Mapping[s
     """Raises if a finished run was trained on other data or with other settings than its set is now resumed with."""
     if digest(saved.known) != data:
         raise InputError(f"{saved.path} was trained on another split; pass --force to train all seeds again")
-    before = saved.run.settings
-    for name, value in settings.items():
-        if name != "seed" and isinstance(value, int | float | str) and name in before and before[name] != value:
+    before, asked = saved.run.settings, dict(settings)
+    if isinstance(method := asked.get("method"), Method):
+        asked |= {"method": method.name, "options": asdict(method)}
+    for name, value in asked.items():
+        if name != "seed" and value is not None and name in before and before[name] != value:
             raise InputError(
                 f"{saved.path} was trained with {name} {before[name]}, not {value}; pass --force to train again"
             )

@@ -125,6 +125,7 @@ def _separator(path: Path) -> tuple[str, int]:
     first = str((read_lines(path, 1).to_list() or [""])[0])
     if first.lower().startswith("sep=") and len(first) == 5:
         return first[4], 1
+    first = first.replace("\r", "")  # csv refuses one within a line, and so shall we, later and in words
     widths = {mark: len(next(csv.reader([first], delimiter=mark), [])) for mark in SEPARATORS}
     return max(SEPARATORS, key=lambda mark: widths[mark]), 0
 
