@@ -179,8 +179,8 @@ def command(
     """Train a model on a split folder and save it as a run folder.
 
     Training looks at the validation part, never at test, and keeps the best model. Without --loss or
-    --negative-power, short trainings on the same data choose them first, for 80 % of the time of one
-    training. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
+    --negative-power, short trainings on the same data choose them first, each for a tenth of a whole
+    one. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
     strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
     half the time.
 

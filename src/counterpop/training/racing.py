@@ -172,8 +172,8 @@ def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:
     A round keeps one candidate in twelve for the next. Every round gets the same part of the budget, so fewer
     candidates train for longer.
 
-    >>> rounds_of(4, 0.4), rounds_of(24, 4.8)
-    ([(4, 0.1)], [(24, 0.1), (2, 1.2)])
+    >>> rounds_of(4, 0.4), rounds_of(24, 6.0)
+    ([(4, 0.1)], [(24, 0.125), (2, 1.5)])
     """
     sizes = []
     while candidates > 1:
