@@ -20,6 +20,7 @@ LAYERS = [
     "progress",
     "uncertainty",
     "outputs",
+    "tabular",
     "locks",
     "kernels",
     "interactions",
@@ -108,3 +109,14 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_test_modules_do_not_import_each_other(path: Path) -> None:
     shared = {name for name in imports_of(path) if name.startswith("test_") or name.split(".")[0] == "conftest"}
     assert not shared, f"move what {path.name} imports to tests/builders.py"
+
+
+def test_the_experiments_on_a_gpu_need_neither_numba_nor_polars() -> None:
+    """A machine with a GPU may have little more than torch and NumPy."""
+    folders = [str(ROOT.parents[1] / name) for name in ("experiments", "benchmarks")]
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(('numba', 'polars', 'plotly'))\n"
+        f"sys.path[:0] = {folders!r}\n"
+        "import paper_on_gpu, bench_device"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

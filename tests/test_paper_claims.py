@@ -20,7 +20,7 @@ from counterpop.paper.proportion import PROPORTIONS, crossing
 from counterpop.paper.results import Table, judge, judge_similar
 from counterpop.paper.statistics import draw_negatives
 from counterpop.paper.strengths import step_between
-from counterpop.reporting.tabular import latex_table
+from counterpop.tabular import latex_table
 from counterpop.uncertainty import RESAMPLES, Spread, average, correct, normal, over_seeds, pack, resample, unpack
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 import counterpop as cp
-from counterpop.reporting.tabular import Table as Table
+from counterpop.tabular import Table as Table
 from counterpop.uncertainty import LEVELS, Spread, average, correct
 
 Verdict = Literal["confirmed", "stronger", "weaker", "not seen", "cannot tell"]

@@ -18,7 +18,7 @@ from counterpop.paper.plan import Plan
 from counterpop.paper.results import OWN, Claim, Item, Table, read_item
 from counterpop.reporting import write_page
 from counterpop.reporting.tables import html_table
-from counterpop.reporting.tabular import distinct, format_cell, latex_table, markdown_table, write_csv
+from counterpop.tabular import distinct, format_cell, latex_table, markdown_table, write_csv
 
 VERDICTS = {
     "confirmed": "as the paper says",

@@ -11,7 +11,7 @@ from counterpop.errors import InputError
 from counterpop.outputs import replacing
 from counterpop.reporting.findings import verdict
 from counterpop.reporting.tables import LABELS, format_figure, format_interval, format_p
-from counterpop.reporting.tabular import Table, format_cell, latex_table, markdown_table, write_csv
+from counterpop.tabular import Table, format_cell, latex_table, markdown_table, write_csv
 from counterpop.uncertainty import LEVELS, stars
 
 TITLES = {
