@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -73,14 +72,8 @@ def tools_on(device: str) -> Tools:
             for array in (vectors.user_vectors, vectors.item_vectors, directions.item, directions.user)
         )
         both = item_strengths, user_strengths
-
-        def grid(part: cp.Interactions) -> cp.Grid:
-            return search_on_device((users, items), (popular, conform), train, part, k=k, strengths=both)
-
-        if user_groups is None:
-            return grid(held)
-        folds = [held.rows(user_groups[held.user_ix] == fold) for fold in range(int(user_groups.max()) + 1)]
-        return replace(grid(held), user_groups=tuple(grid(part) for part in folds if len(part)))
+        options = {"k": k, "strengths": both, "user_groups": user_groups}
+        return search_on_device((users, items), (popular, conform), train, held, **options)
 
     def lists(adjustment: cp.Recommender, users: np.ndarray, k: int) -> np.ndarray:
         vectors, seen = adjustment.embeddings, adjustment.seen

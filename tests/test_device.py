@@ -21,7 +21,7 @@ from training_cases import BASELINES, LR, SCORES, VARIANTS, assert_same, how_far
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from counterpop.training.device import sampling  # noqa: E402
-from counterpop.training.device.propagation import Smoothed  # noqa: E402
+from counterpop.training.device.propagation import DeviceGraph, Smoothed, adjacency  # noqa: E402
 from counterpop.training.device.sampling import DeviceSampler  # noqa: E402
 from counterpop.training.device.trainees import DeviceEncoder, DeviceTables  # noqa: E402
 
@@ -142,13 +142,33 @@ def test_lightgcn_steps_on_a_gpu_as_on_the_cpu(log: Interactions, loss: str, nor
     for device in ("cpu", "cuda"):
         settings = settings_for(device, backbone="lightgcn", layers=layers, loss=loss, normalised=normalised, batch=60)
         start = start_of(log, settings)
-        trainee, triples = DeviceEncoder(Smoothed(start), start), torch.from_numpy(triples_of(log, settings, 60)).long()
+        module = Smoothed(start)
+        module._rough = module._graph  # as the CPU: neighbours are read in full
+        trainee, triples = DeviceEncoder(module, start), torch.from_numpy(triples_of(log, settings, 60)).long()
         before = trainee.model()
         for _ in range(3):
             trainee.step(triples.to(device))
         models.append(trainee.model())
         assert how_far(before, models[-1]) > 1e-2
     assert_same(*models)
+
+
+@needs_kernels
+@pytest.mark.parametrize("rough", [False, True])
+@pytest.mark.parametrize("dim", [12, 64])
+def test_a_kernel_multiplies_a_graph(rough: bool, dim: int) -> None:
+    """Rows longer than a stretch, and rows without entries."""
+    log = random_log(300, 40, np.linspace(0.6, 0.0, 40))
+    from counterpop.training.device import fused_graph  # needs Triton
+
+    graph, _ = adjacency(log, torch.device(KERNELS_ON))
+    graph = DeviceGraph(graph.entries, rough, fused_graph.cut(graph.entries))
+    assert len(graph.stretches.rows) > int((graph.entries.crow_indices().diff() > 0).sum())
+    draw = torch.Generator().manual_seed(0)
+    base, vectors = (torch.randn(len(graph.entries), dim, generator=draw).to(KERNELS_ON) for _ in range(2))
+    near = {"rtol": 1e-2, "atol": 1e-2} if rough else {"rtol": 1e-5, "atol": 1e-5}
+    torch.testing.assert_close(graph @ vectors, graph.entries.to_dense() @ vectors, **near)
+    torch.testing.assert_close(graph.add_to(base, vectors), base + graph.entries.to_dense() @ vectors, **near)
 
 
 @needs_gpu

@@ -27,7 +27,7 @@ from counterpop.training import train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.backbones.lightgcn import LightGCN
 from counterpop.training.backbones.mf import MatrixFactorisation
-from counterpop.training.device.measuring import directions_of, search_on_device
+from counterpop.training.device.measuring import directions_of, find_best, search_on_device, stretch_width
 from counterpop.training.device.propagation import Smoothed
 from counterpop.training.device.trainees import DeviceEncoder, DeviceTables
 from counterpop.tuning import search_strengths, tune
@@ -229,20 +229,37 @@ def test_the_grid_on_a_device_is_the_grid(split: Split, weighted: bool) -> None:
     if weighted:
         weight = np.random.default_rng(0).integers(1, 9, len(held)).astype(np.float32)
         held = dataclasses.replace(held, weight=weight)
-    expected = search_strengths(vectors, directions, split.train, held)
+    groups = (np.arange(split.train.n_users) % 3).astype(np.int32)
+    expected = search_strengths(vectors, directions, split.train, held, user_groups=groups)
     found = search_on_device(
         (torch.from_numpy(vectors.user_vectors), torch.from_numpy(vectors.item_vectors)),
         (torch.from_numpy(directions.item), torch.from_numpy(directions.user)),
         split.train,
         held,
+        user_groups=groups,
     )
-    assert found.item_strengths == expected.item_strengths and found.users == expected.users
-    assert set(found.values) == set(expected.values)
-    for name, values in expected.values.items():
-        # two scores within rounding of each other may change places, at one point of the grid or so
-        same = np.isclose(found.values[name], values, rtol=1e-6 if weighted else 1e-9)  # weights are 32 bits wide
-        assert same.mean() > 0.98, name
-        np.testing.assert_allclose(found.values[name], values, rtol=1e-3, err_msg=name)
+    assert len(found.user_groups) == 3
+    for one, other in zip((found, *found.user_groups), (expected, *expected.user_groups), strict=True):
+        assert one.item_strengths == other.item_strengths and one.users == other.users
+        assert set(one.values) == set(other.values)
+        for name, values in other.values.items():
+            # two scores within rounding of each other may change places, at one point of the grid or so
+            same = np.isclose(one.values[name], values, rtol=1e-6 if weighted else 1e-9)  # weights are 32 bits wide
+            assert same.mean() > 0.98, name
+            rtol = 1e-3 * expected.users / other.users  # one such user weighs more in a small group
+            np.testing.assert_allclose(one.values[name], values, rtol=rtol, err_msg=name)
+
+
+def test_the_best_of_long_rows_are_the_best() -> None:
+    draw = torch.Generator().manual_seed(0)
+    for n_items, k in ((64, 3), (1000, 20), (70, 20), (41, 40)):
+        width = stretch_width(n_items, k)
+        scores = torch.randn(50, n_items + -n_items % width, generator=draw)
+        scores[:, n_items:] = -torch.inf
+        best, at = find_best(scores, k, width)
+        torch.testing.assert_close(best, scores.topk(k).values)
+        torch.testing.assert_close(scores.gather(1, at), best)
+    assert stretch_width(41_000, 20) == 64
 
 
 @pytest.mark.parametrize("ledger", [True, False])

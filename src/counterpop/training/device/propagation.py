@@ -6,7 +6,8 @@ A method with `skips_input` leaves layer 0 out of the mean.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,8 +15,11 @@ from torch import Tensor
 
 from counterpop.interactions import Interactions, separate_treated
 from counterpop.training.backbones.contract import Start
-from counterpop.training.device import find_device
+from counterpop.training.device import find_device, has_kernels
 from counterpop.training.graph import graph_of
+
+if TYPE_CHECKING:
+    from counterpop.training.device.fused_graph import Stretches
 
 
 class Smoothed(torch.nn.Module):
@@ -33,15 +37,15 @@ class Smoothed(torch.nn.Module):
         self._graph, self._edges = adjacency(
             train if start.treated is None else separate_treated(train, start.treated), device
         )
+        self._rough = replace(self._graph, rough=True)
         self.generator = torch.Generator(device).manual_seed(int(settings.generator("dropout").integers(1 << 62)))
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        graph = self._graph
+        graph = self._rough if self.training else self._graph
         if self._dropout and self.training:
             draws = torch.rand(len(self._edges) // 2, device=self._edges.device, generator=self.generator)
             kept = draws >= self._dropout
-            values = graph.values() * kept[self._edges] / (1 - self._dropout)
-            graph = _csr(graph.crow_indices(), graph.col_indices(), values, graph.shape[0])
+            graph = graph.weighted(graph.entries.values() * kept[self._edges] / (1 - self._dropout))
         tables: Tensor = self.tables
         n_users = self._copies * self._n_users
         if self._copies > 1:  # a user has one table in both graphs
@@ -61,7 +65,7 @@ class Smoothed(torch.nn.Module):
         if not self._skips:
             total += vectors
         for _ in range(self._layers):
-            vectors = self._graph @ vectors
+            vectors = self._rough @ vectors
             noise = torch.rand(vectors.shape, device=vectors.device, generator=self.generator)
             noise *= length / noise.norm(dim=1, keepdim=True)
             vectors += noise.copysign_(vectors)
@@ -70,14 +74,14 @@ class Smoothed(torch.nn.Module):
 
     def carry_back(self, gradient: Tensor) -> Tensor:
         """The gradient at the tables, from that at an encoding, noisy or not."""
-        return propagate(gradient, self._graph, self._layers, self._skips)
+        return propagate(gradient, self._rough, self._layers, self._skips)
 
 
 class _Propagation(torch.autograd.Function):
     """The graph is symmetric, so the gradient is propagated exactly as the vectors are."""
 
     @staticmethod
-    def forward(ctx: Any, tables: Tensor, graph: Tensor, layers: int, skips_input: bool) -> Tensor:
+    def forward(ctx: Any, tables: Tensor, graph: DeviceGraph, layers: int, skips_input: bool) -> Tensor:
         ctx.how = graph, layers, skips_input
         return propagate(tables, *ctx.how)
 
@@ -99,24 +103,64 @@ class _Noisy(torch.autograd.Function):
         return None, ctx.encoder.carry_back(gradients[0] + gradients[1]), None
 
 
-def propagate(tables: Tensor, graph: Tensor, layers: int, skips_input: bool = False) -> Tensor:
+def propagate(tables: Tensor, graph: DeviceGraph, layers: int, skips_input: bool = False) -> Tensor:
     """(X + A X + ... + A^layers X) / (layers + 1), as X + A (X + A (...)); without X, A times that of a layer less."""
     vectors = tables
     for _ in range(layers - skips_input):
-        vectors = torch.addmm(tables, graph, vectors)
+        vectors = graph.add_to(tables, vectors)
     vectors = vectors / (layers + (not skips_input))
     return graph @ vectors if skips_input else vectors
 
 
-def adjacency(train: Interactions, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The normalised adjacency (U + I, U + I) as CSR, and for each entry the row of train it came from."""
+@dataclass(frozen=True, eq=False)
+class DeviceGraph:
+    """A square sparse matrix that multiplies vectors: by torch, or by a kernel on a GPU that has one."""
+
+    entries: Tensor
+    """As CSR."""
+    rough: bool = False
+    """Whether the kernel reads neighbours as bfloat16, twice as fast; sums are float32 all the same."""
+    stretches: Stretches | None = None
+    """How the kernel goes through the rows, if there is one."""
+
+    def weighted(self, values: Tensor) -> DeviceGraph:
+        """The same graph with other values."""
+        entries = self.entries
+        return replace(self, entries=_csr(entries.crow_indices(), entries.col_indices(), values, len(entries)))
+
+    def __matmul__(self, vectors: Tensor) -> Tensor:
+        """The product with vectors (N, D)."""
+        return self.add_to(torch.zeros_like(vectors), vectors) if self._kernel(vectors) else self.entries @ vectors
+
+    def add_to(self, base: Tensor, vectors: Tensor) -> Tensor:
+        """base + the product with vectors (N, D)."""
+        if not self._kernel(vectors):
+            return torch.addmm(base, self.entries, vectors)
+        from counterpop.training.device.fused_graph import add_product
+
+        assert self.stretches
+        read = vectors.bfloat16() if self.rough else vectors
+        return add_product(base.clone(), self.entries.values(), self.stretches, read)
+
+    def _kernel(self, vectors: Tensor) -> bool:
+        return self.stretches is not None and vectors.dtype == torch.float32 and vectors.is_contiguous()
+
+
+def adjacency(train: Interactions, device: torch.device) -> tuple[DeviceGraph, Tensor]:
+    """The normalised adjacency (U + I, U + I), and for each entry the row of train it came from."""
     graph = graph_of(train)
     n = len(graph.scale)
     values = np.repeat(graph.scale, np.diff(graph.starts)) * graph.scale[graph.neighbours]
     starts, columns, edges = (
         torch.from_numpy(array.astype(np.int64)).to(device) for array in (graph.starts, graph.neighbours, graph.edges)
     )
-    return _csr(starts, columns, torch.from_numpy(values).to(device), n), edges
+    entries = _csr(starts, columns, torch.from_numpy(values).to(device), n)
+    stretches = None
+    if has_kernels(device):
+        from counterpop.training.device.fused_graph import cut
+
+        stretches = cut(entries)
+    return DeviceGraph(entries, stretches=stretches), edges
 
 
 def _csr(starts: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from counterpop.interactions import IntArray, Interactions
 from counterpop.runs import Model, Strengths
 from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
-from counterpop.training.device import find_device
+from counterpop.training.device import find_device, has_kernels
 from counterpop.training.device.ledger import DeviceLedger
 from counterpop.training.device.losses import OWN_RATE, TripleLoss
 from counterpop.training.device.measuring import directions_of, search_on_device
@@ -26,11 +25,6 @@ from counterpop.training.device.sampling import DeviceSampler
 from counterpop.training.device.sharing import SharedLedger, check_shareable, find_share
 from counterpop.training.states import State
 from counterpop.tuning import Grid
-
-
-def has_kernels(device: torch.device) -> bool:
-    """Whether Triton kernels can run: on a GPU with Triton installed (torch for Windows comes without it)."""
-    return device.type == "cuda" and find_spec("triton") is not None
 
 
 class _Trainee(ABC):
