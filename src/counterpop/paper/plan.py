@@ -26,7 +26,10 @@ MOST_CANDIDATES = 8
 QUICK_CANDIDATES = 2
 SEARCHED = ("loss", "lr", "reg", "initial_scale", "negatives", "negative_power", "epochs", "dim", "temperature", "logq")
 """What candidates may differ in, with the options."""
-LOOKS: dict[str, dict[str, Any]] = {"mf": {"check_every": 20, "patience": 5}}  # half as many as by default
+LOOKS: dict[str, dict[str, Any]] = {  # fewer than by default
+    "mf": {"check_every": 20, "patience": 5},
+    "lightgcn": {"check_every": 15, "patience": 4},
+}
 QUICK_USERS = 1000
 QUICK: dict[str, dict[str, Any]] = {
     "mf": {"dim": 16, "epochs": 10, "check_every": 5, "lr": 0.1},
