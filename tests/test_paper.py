@@ -528,6 +528,7 @@ def test_the_paper_is_made_from_public_names() -> None:
                     "counterpop.uncertainty",
                     "counterpop.encoding",
                     "counterpop.outputs",
+                    "counterpop.tabular",
                     "counterpop.kernels.threads",
                 )
                 assert str(node.module).startswith(allowed), path.name
