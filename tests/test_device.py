@@ -15,7 +15,7 @@ import pytest
 from builders import random_log
 from counterpop.interactions import Interactions
 from counterpop.training.backbones.contract import Start
-from counterpop.training.methods import DICE, MACR, Contrast
+from counterpop.training.methods import DICE, MACR, PAAC, Contrast, Method, SimGCL
 from training_cases import BASELINES, LR, SCORES, VARIANTS, assert_same, how_far, settings_for, start_of, triples_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -172,22 +172,54 @@ def test_a_kernel_multiplies_a_graph(rough: bool, dim: int) -> None:
 
 
 @needs_gpu
+@pytest.mark.parametrize("method", [None, SimGCL(0.7, noise=0.0), PAAC(0.7, noise=0.0, align=0.4, share=0.3)], ids=repr)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_recorded_step_is_the_step(log: Interactions, dropout: float) -> None:
+def test_a_recorded_step_is_the_step(log: Interactions, dropout: float, method: Method | None) -> None:
     """After the first epoch a GPU repeats a recorded step: the same training as calling it each time.
 
     With dropped edges a recorded step draws others each time, though not those that calling it would.
     """
-    start = start_of(log, settings_for("cuda", backbone="lightgcn", edge_dropout=dropout))
+    given = {"method": method} if method else {}
+    start = start_of(log, settings_for("cuda", backbone="lightgcn", edge_dropout=dropout, **given))
     models, losses = [], []
     for replay in (False, True):
         trainee = DeviceEncoder(Smoothed(start), start, replay=replay)
         losses.append([trainee.epoch(lr) for lr in (0.05, 0.02, 0.01)])
+        assert bool(trainee._recorded) == replay
         models.append(trainee.model())
     if not dropout:
         assert_same(*models)
     assert losses[0] == pytest.approx(losses[1], abs=0.05 if dropout else 1e-5)
-    assert models[0].ledger.triples == models[1].ledger.triples == 3 * 64 * (len(log) // 64)
+    if not method:
+        assert models[0].ledger.triples == models[1].ledger.triples == 3 * 64 * (len(log) // 64)
+
+
+@needs_gpu
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("method", [SimGCL, PAAC])
+def test_a_recorded_step_draws_new_noise(log: Interactions, method: type[SimGCL], noise: float) -> None:
+    start = start_of(log, settings_for("cuda", backbone="lightgcn", method=method(0.7, noise=noise)))
+    trainee, gradients = DeviceEncoder(Smoothed(start), start, replay=True), []
+    trainee.epoch(0.05)
+    trainee._lr.zero_()  # so that both steps start from the same vectors
+    for _ in range(2):
+        trainee._recorded.replay()
+        gradients.append(trainee._module.tables.grad.clone())
+    moved = (gradients[0] - gradients[1]).norm() / gradients[0].norm()
+    assert moved > 1e-2 if noise else moved < 1e-4
+
+
+@needs_gpu
+@pytest.mark.parametrize("method", [SimGCL(0.7, noise=0.0), PAAC(0.7, noise=0.0, align=0.4, share=0.3)], ids=repr)
+def test_contrast_steps_on_a_gpu_as_on_the_cpu(log: Interactions, method: Method) -> None:
+    gradients = []
+    for device in ("cpu", "cuda"):
+        start = start_of(log, settings_for(device, backbone="lightgcn", method=method))
+        trainee = DeviceEncoder(Smoothed(start), start)
+        triples = torch.from_numpy(triples_of(log, start.settings, 60)).long()
+        trainee.step(torch.cat((triples, triples[:, :9]), 1).to(device))
+        gradients.append(trainee._module.tables.grad.cpu())
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
 
 
 # --- sampling ---

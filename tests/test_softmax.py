@@ -321,7 +321,9 @@ def test_an_encoder_of_ones_own(split: Split) -> None:
 class Contrasted(ScoresLoss):
     """BPR, and each item of the batch against the others in two encodings of which one has noise."""
 
-    def contrast(self, encoder: torch.nn.Module, triples: torch.Tensor) -> torch.Tensor:
+    def contrast(
+        self, encoder: torch.nn.Module, users: torch.Tensor, items: torch.Tensor, triples: torch.Tensor
+    ) -> torch.Tensor:
         once, again = encoder()[1], encoder()[1] + 0.1
         at = triples[1].unique()
         others = contrast.log_sum_exp(once[at], again[at], torch.zeros(len(at)), (at, at + len(once)))

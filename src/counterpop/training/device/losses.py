@@ -43,10 +43,11 @@ class TripleLoss(torch.nn.Module):
     def forward(self, users: Tensor, items: Tensor, triples: Tensor) -> tuple[Tensor, Tensor]:
         """The sum of everything that is minimised over the batch (3, B), and the losses (B,) without penalties."""
 
-    def contrast(self, encoder: torch.nn.Module, triples: Tensor) -> Tensor | None:
+    def contrast(self, encoder: torch.nn.Module, users: Tensor, items: Tensor, triples: Tensor) -> Tensor | None:
         """What the loss of a batch adds that needs the encoder itself, such as noisy encodings set against each other.
 
-        None for nothing. See `device.contrast.log_sum_exp`. MF has no encoder and does not call it.
+        `users` and `items` are the vectors that it has returned for this step. None for nothing. See
+        `device.contrast.log_sum_exp`. MF has no encoder and does not call it.
         """
         return None
 

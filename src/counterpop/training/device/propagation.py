@@ -42,10 +42,17 @@ class Smoothed(torch.nn.Module):
 
     def forward(self) -> tuple[Tensor, Tensor]:
         graph = self._rough if self.training else self._graph
-        if self._dropout and self.training:
+        if self._drops:
             draws = torch.rand(len(self._edges) // 2, device=self._edges.device, generator=self.generator)
             kept = draws >= self._dropout
             graph = graph.weighted(graph.entries.values() * kept[self._edges] / (1 - self._dropout))
+        return self._encode(graph)
+
+    @property
+    def _drops(self) -> bool:
+        return bool(self._dropout) and self.training
+
+    def _encode(self, graph: DeviceGraph) -> tuple[Tensor, Tensor]:
         tables: Tensor = self.tables
         n_users = self._copies * self._n_users
         if self._copies > 1:  # a user has one table in both graphs
@@ -54,27 +61,37 @@ class Smoothed(torch.nn.Module):
         users, items = torch.split(vectors, [n_users, len(vectors) - n_users])
         return users, items
 
-    def noisy(self, length: float) -> tuple[Tensor, Tensor]:
-        """Two encodings of all users and items (U + I, D), each with fresh noise of this length in every layer."""
-        first, second = _Noisy.apply(self, self.tables, length)  # type: ignore[no-untyped-call]
-        return first, second
+    def noisy(self, vectors: tuple[Tensor, Tensor], rows: tuple[Tensor, Tensor], length: float) -> list[Tensor]:
+        """These rows of users, then of items (R, D), in two encodings with fresh noise of this length in every layer.
 
-    def add_noise(self, length: float) -> Tensor:
-        """One such encoding: each vector moves away from the axes, by a random vector of its own orthant."""
-        vectors, total = self.tables.detach(), torch.zeros_like(self.tables)
-        if not self._skips:
-            total += vectors
-        for _ in range(self._layers):
-            vectors = self._rough @ vectors
+        `vectors` are those that the module has returned for this step. Noise is added, and signs have no slope, so the
+        gradient goes back through them, together with everybody else's.
+        """
+        if self._drops:  # a noisy encoding has all edges
+            vectors = self._encode(self._rough)
+        clean = torch.cat([of.index_select(0, at) for of, at in zip(vectors, rows, strict=True)])
+        both = torch.cat((rows[0], self._n_users + rows[1]))
+        with torch.no_grad():
+            smoothed = self._rough @ self.tables
+            moves = [self._add_noise(smoothed, both, length) - clean for _ in range(2)]
+        return [clean + move for move in moves]
+
+    def _add_noise(self, vectors: Tensor, rows: Tensor, length: float) -> Tensor:
+        """(R, D) these rows of one such encoding; `vectors` (U + I, D) are those of layer 1, without noise.
+
+        Each vector moves away from the axes, by a random vector of its own orthant.
+        """
+        total = self.tables.index_select(0, rows) * (not self._skips)  # layer 0
+        for left in reversed(range(self._layers)):
             noise = torch.rand(vectors.shape, device=vectors.device, generator=self.generator)
-            noise *= length / noise.norm(dim=1, keepdim=True)
-            vectors += noise.copysign_(vectors)
-            total += vectors
-        return total.div_(self._layers + (not self._skips))
-
-    def carry_back(self, gradient: Tensor) -> Tensor:
-        """The gradient at the tables, from that at an encoding, noisy or not."""
-        return propagate(gradient, self._rough, self._layers, self._skips)
+            if not left:  # nobody reads the other rows of the last layer
+                vectors, noise = vectors.index_select(0, rows), noise.index_select(0, rows)
+            scale = length / noise.norm(dim=1, keepdim=True)
+            vectors = torch.addcmul(vectors, noise.copysign_(vectors), scale)
+            if left:
+                total += vectors.index_select(0, rows)
+                vectors = self._rough @ vectors
+        return (total + vectors) / (self._layers + (not self._skips))
 
 
 class _Propagation(torch.autograd.Function):
@@ -88,19 +105,6 @@ class _Propagation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         return propagate(gradients[0], *ctx.how), None, None, None
-
-
-class _Noisy(torch.autograd.Function):
-    """Noise is added, and signs have no slope, so both encodings have the gradient of the one without noise."""
-
-    @staticmethod
-    def forward(ctx: Any, encoder: Smoothed, tables: Tensor, length: float) -> tuple[Tensor, Tensor]:
-        ctx.encoder = encoder
-        return encoder.add_noise(length), encoder.add_noise(length)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
-        return None, ctx.encoder.carry_back(gradients[0] + gradients[1]), None
 
 
 def propagate(tables: Tensor, graph: DeviceGraph, layers: int, skips_input: bool = False) -> Tensor:

@@ -222,8 +222,8 @@ class DeviceEncoder(_Trainee):
         self._share.add_up(self._total)
         if self._replays and not self._recorded:  # after an epoch everything has been called once
             self._recorded = torch.cuda.CUDAGraph()
-            if self._settings.edge_dropout:  # drawn within a recorded step
-                self._recorded.register_generator_state(self._module.generator)
+            if own := self._own_generator():  # a recorded step may draw from it
+                self._recorded.register_generator_state(own)
             with torch.cuda.graph(self._recorded):
                 self.step(self._batch)
         return float(self._total) / (size * self._steps)
@@ -233,18 +233,16 @@ class DeviceEncoder(_Trainee):
         triples = self._share.mine(triples)
         users, items = self._module()
         self._optimiser.zero_grad()
-        if not self._add_by_kernel(users, items, triples):
+        more = self._loss.contrast(self._module, users, items, triples)
+        if not self._add_by_kernel(users, items, triples, more):
             total, losses = self._loss(users, items, triples)
             self._total += losses.detach().sum()
-            total.backward()
-        more = self._loss.contrast(self._module, triples)
-        if more is not None:
-            more.backward()
+            (total if more is None else total + more).backward()
         self._share.add_up(*(p.grad for p in self._optimiser.param_groups[0]["params"] if p.grad is not None))
         self._optimiser.step()
 
-    def _add_by_kernel(self, users: Tensor, items: Tensor, triples: Tensor) -> bool:
-        """Carries the gradient back from a kernel; False if the method has none for these vectors.
+    def _add_by_kernel(self, users: Tensor, items: Tensor, triples: Tensor, more: Tensor | None) -> bool:
+        """Carries the gradient back from a kernel and from `more`; False if the method has none for these vectors.
 
         The loss is then that of one triple in `ledger_every`.
         """
@@ -257,8 +255,9 @@ class DeviceEncoder(_Trainee):
         if mean is None:
             return False
         self._total += triples.shape[1] * mean
-        pairs = [pair for pair in zip((users, items), into, strict=True) if pair[0].requires_grad]
-        torch.autograd.backward([vectors for vectors, _ in pairs], [gradient for _, gradient in pairs])
+        ends = [(users, into[0]), (items, into[1])] + ([] if more is None else [(more, torch.ones_like(more))])
+        ends = [end for end in ends if end[0].requires_grad]
+        torch.autograd.backward([end for end, _ in ends], [gradient for _, gradient in ends])
         return True
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -273,8 +272,13 @@ class DeviceEncoder(_Trainee):
         return found
 
     def _generators(self) -> dict[str, torch.Generator]:
+        own = self._own_generator()
+        return super()._generators() | ({"random.module": own} if own else {})
+
+    def _own_generator(self) -> torch.Generator | None:
+        """What the module draws from, if it has a generator."""
         own = getattr(self._module, "generator", None)
-        return super()._generators() | ({"random.module": own} if isinstance(own, torch.Generator) else {})
+        return own if isinstance(own, torch.Generator) else None
 
     def vectors(self) -> tuple[Tensor, Tensor]:
         self._module.eval()

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, softplus
 
 from counterpop.interactions import Interactions
-from counterpop.training.device.contrast import log_sum_exp
+from counterpop.training.device.contrast import LOWEST, is_new, log_sum_exp
 from counterpop.training.device.propagation import Smoothed
 from counterpop.training.methods.plain.torch import ScoresLoss
 from counterpop.training.methods.simgcl import SimGCL
@@ -15,34 +15,42 @@ from counterpop.training.settings import Settings
 
 
 class SimGCLLoss(ScoresLoss):
-    repeats = False  # the number of distinct rows differs from batch to batch
+    """A batch's rows are sorted, and each distinct one counts once.
+
+    On a GPU its repeats stay, without weight, because a recorded step needs the same shapes for every batch.
+    """
 
     def __init__(self, train: Interactions, settings: Settings, method: SimGCL) -> None:
         super().__init__(train, settings, method.weights(train.item_counts))
         self._method = method
+        self.keeps_shapes = settings.device == "cuda"
 
-    def contrast(self, encoder: torch.nn.Module, triples: Tensor) -> Tensor:
+    def contrast(self, encoder: torch.nn.Module, users: Tensor, items: Tensor, triples: Tensor) -> Tensor:
         assert isinstance(encoder, Smoothed)
-        users, items = (row.unique() for row in triples[:2])
-        of_users, of_items = [], []
-        for vectors in encoder.noisy(self._method.noise):
-            of_users.append(normalize(vectors.index_select(0, users)))
-            of_items.append(normalize(vectors.index_select(0, self._train.n_users + items)))
-        found = self.contrasts(of_users[0], of_users[1]).mean() + self.contrast_items(of_items[0], of_items[1], items)
+        u, i = triples[:2].sort().values
+        if not self.keeps_shapes:
+            u, i = u[is_new(u)], i[is_new(i)]
+        noisy = encoder.noisy((users, items), (u, i), self._method.noise)
+        (P, Q), (P2, Q2) = (normalize(rows).split([len(u), len(i)]) for rows in noisy)
+        found = self.contrast_users(P, P2, u) + self.contrast_items(Q, Q2, i)
         return self._method.weight * triples.shape[1] * found  # the other losses of a batch are sums, this is a mean
 
-    def contrast_items(self, first: Tensor, second: Tensor, items: Tensor) -> Tensor:
-        """What the distinct seen items of a batch (N,) add, from their unit vectors in both encodings (N, D)."""
-        return self.contrasts(first, second).mean()
+    def contrast_users(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
+        """What the distinct users add, from sorted positions (B,) and their unit vectors (B, D) in both encodings."""
+        once = is_new(rows)
+        bias = torch.zeros_like(first[:, 0]).masked_fill(~once, LOWEST)
+        return (self.contrasts(first, second, rows, bias) * once).sum() / once.sum()
+
+    def contrast_items(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
+        """The same of its distinct seen items."""
+        return self.contrast_users(first, second, rows)
 
     def contrasts(
-        self, first: Tensor, second: Tensor, rows: Tensor | None = None, bias: Tensor | None = None
+        self, first: Tensor, second: Tensor, labels: Tensor, bias: Tensor, kinds: Tensor | None = None
     ) -> Tensor:
-        """(R,) InfoNCE of these rows of `first`, or of all, against all rows of `second` (N, D).
+        """(B,) InfoNCE of each row of `first` against all rows of `second` (B, D), its own label's once.
 
-        `bias` (N,) is the log of what each row counts as a negative; 0 by default.
+        `bias` is the log of what each row counts as a negative: (B,), or (K, B) with `kinds` (B,).
         """
-        every = torch.arange(len(second), device=second.device)
-        rows, bias = every if rows is None else rows, second.new_zeros(len(second)) if bias is None else bias
-        queries = first[rows] / self._method.temperature
-        return softplus(log_sum_exp(queries, second, bias, (rows, every)) - (queries * second[rows]).sum(1))
+        queries = first / self._method.temperature
+        return softplus(log_sum_exp(queries, second, bias, (labels, labels), kinds) - (queries * second).sum(1))
