@@ -147,18 +147,22 @@ class DeviceTables(_Trainee):
         losses = []
         self._rate.fill_(lr)
         batches = torch.split(triples, -(-n // self._settings.steps(n)), dim=1)
+
+        def step(batch: Tensor) -> Tensor:
+            return self.step(batch, self._rate)
+
         if self._replays and not self._repeated:
-            self._repeated = _Repeated(batches[0], lambda batch: self.step(batch, self._rate))
+            self._repeated = _Repeated(batches[0])
         for batch in batches:
             mine = self._share.mine(batch)
             if self._repeated and self._repeated.batch.shape == mine.shape:
-                losses.append(self._repeated.step(mine))
+                losses.append(self._repeated.take(mine, step))
             else:
                 losses.append(self.step(mine, lr))
             if self._loss.ledger:
                 self._loss.ledger.count(mine.shape[1])
         if self._repeated:
-            self._repeated.record()
+            self._repeated.record(step)
         if self._share.alone:
             return torch.cat(losses).mean()
         total = torch.cat(losses).sum()
@@ -201,24 +205,24 @@ class DeviceTables(_Trainee):
 class _Repeated:
     """A step of MF along batches of one size. Once recorded, a GPU repeats it without the host's launches."""
 
-    def __init__(self, like: Tensor, step: Callable[[Tensor], Tensor]) -> None:
-        self.batch, self._step = torch.empty(like.shape, dtype=like.dtype, device=like.device), step
+    def __init__(self, like: Tensor) -> None:
+        self.batch = torch.empty(like.shape, dtype=like.dtype, device=like.device)
         self._recorded: torch.cuda.CUDAGraph | None = None
 
-    def step(self, batch: Tensor) -> Tensor:
-        """Takes the step along this batch; returns its losses."""
+    def take(self, batch: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
+        """Takes this step along a batch; returns its losses."""
         self.batch.copy_(batch)
         if not self._recorded:
-            return self._step(self.batch)
+            return step(self.batch)
         self._recorded.replay()
         return self._losses.clone()
 
-    def record(self) -> None:
-        """To be called after a step, which compiles the kernels: for this very batch, whose address they depend on."""
+    def record(self, step: Callable[[Tensor], Tensor]) -> None:
+        """To be called after a step was taken, which compiles its kernels for the address of `batch`."""
         if not self._recorded:
             self._recorded = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._recorded):
-                self._losses = self._step(self.batch)
+                self._losses = step(self.batch)
 
 
 class DeviceEncoder(_Trainee):

@@ -36,6 +36,7 @@ class Taken(NamedTuple):
     users: Rows
     seen: Rows
     negatives: Rows
+    bias: Tensor  # (N,) added to their scores
     others: Tensor  # (B,) the log-sum-exp of the negatives
     own: Tensor  # (B,) the seen items' scores
     losses: Tensor  # (B,)
@@ -68,8 +69,8 @@ class Step:
         B = A if drawn is None else self._gather(tables[1], drawn, 1.0)
         operands, bias, labels = (P.operands, B.operands), laws[1].index_select(0, B.at), (A.at, B.at)
         parts = sums_of(*operands, bias, labels)
-        taken = Taken(P, A, B, *torch.empty(4, len(P.at), device=parts.device))
-        given = P.vectors, A.vectors, A.at, laws[0], laws[0] if weights is None else weights, parts, *taken[3:]
+        taken = Taken(P, A, B, bias, *torch.empty(4, len(P.at), device=parts.device))
+        given = P.vectors, A.vectors, A.at, laws[0], laws[0] if weights is None else weights, parts, *taken[4:]
         _launch(_compare, P.vectors, given, len(parts), self.scale, WEIGHTED=weights is not None)
         known = operands, bias, labels, taken.others, taken.slopes, taken.slopes.amax()
         to_users, to_negatives = (gradient_of(*known, of_keys=of_keys) for of_keys in (False, True))
