@@ -58,6 +58,13 @@ class TripleLoss(torch.nn.Module):
         """
         return None
 
+    def step_batch(self, users: Tensor, items: Tensor, triples: Tensor, lr: Tensor) -> Tensor | None:
+        """Takes one step of MF along a batch in kernels on a GPU; returns its losses. lr (): on the device.
+
+        None if the method has no such kernel: then autograd takes it.
+        """
+        return None
+
     def add_gradient(self, users: Tensor, items: Tensor, triples: Tensor, into: tuple[Tensor, Tensor]) -> Tensor | None:
         """Adds the gradient at these vectors to `into` in a kernel; returns the mean loss, or None if it has none."""
         return None

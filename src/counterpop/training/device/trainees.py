@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,13 +122,17 @@ class DeviceTables(_Trainee):
 
     A batch's steps are added up: the same as the CPU's, one after another, if no two of its triples share a row. On a
     GPU one kernel goes through the whole epoch with about `batch` triples in flight; its sums come in no fixed order,
-    so runs agree only nearly.
+    so runs agree only nearly. A loss without such a kernel (softmax) has one step recorded after the first epoch, which
+    is then repeated.
     """
 
     def __init__(self, start: Start) -> None:
         super().__init__(start, start.settings.dim)
         users, items = (torch.from_numpy(values).to(self._device) for values in start.first_values())
         self._users, self._items = users, items.repeat(start.settings.method.item_copies, 1)
+        self._replays = self._device.type == "cuda" and self._loss.repeats and self._share.alone
+        self._rate = torch.zeros((), device=self._device)  # of a recorded step
+        self._repeated: _Repeated | None = None
 
     def epoch(self, lr: float) -> float:
         return float(self.run(self.draw(), lr))
@@ -140,11 +145,24 @@ class DeviceTables(_Trainee):
                 return mean
         n = triples.shape[1]
         losses = []
-        for batch in torch.split(triples, -(-n // self._settings.steps(n)), dim=1):
+        self._rate.fill_(lr)
+        batches = torch.split(triples, -(-n // self._settings.steps(n)), dim=1)
+
+        def step(batch: Tensor) -> Tensor:
+            return self.step(batch, self._rate)
+
+        if self._replays and not self._repeated:
+            self._repeated = _Repeated(batches[0])
+        for batch in batches:
             mine = self._share.mine(batch)
-            losses.append(self.step(mine, lr))
+            if self._repeated and self._repeated.batch.shape == mine.shape:
+                losses.append(self._repeated.take(mine, step))
+            else:
+                losses.append(self.step(mine, lr))
             if self._loss.ledger:
                 self._loss.ledger.count(mine.shape[1])
+        if self._repeated:
+            self._repeated.record(step)
         if self._share.alone:
             return torch.cat(losses).mean()
         total = torch.cat(losses).sum()
@@ -155,8 +173,13 @@ class DeviceTables(_Trainee):
         super()._gather()
         self._share.gather_rows(self._users.detach())
 
-    def step(self, triples: Tensor, lr: float) -> Tensor:
+    def step(self, triples: Tensor, lr: float | Tensor) -> Tensor:
         """One step along a batch (3, B); returns its losses. A method's own parameters, in every triple, go slower."""
+        if has_kernels(self._device) and self._share.alone:
+            here = lr if isinstance(lr, Tensor) else torch.full((), lr, device=self._device)
+            found = self._loss.step_batch(self._users.detach(), self._items.detach(), triples, here)
+            if found is not None:
+                return found
         tables = [self._users.requires_grad_(), self._items.requires_grad_()]
         own = list(self._loss.parameters())
         total, losses = self._loss(*tables, triples)
@@ -164,7 +187,11 @@ class DeviceTables(_Trainee):
         self._share.add_up(*slopes[1:])  # users are nobody else's
         with torch.no_grad():
             for n, (values, slope) in enumerate(zip([*tables, *own], slopes, strict=True)):
-                values.detach().sub_(slope, alpha=lr if n < len(tables) else lr * OWN_RATE)
+                rate = lr if n < len(tables) else lr * OWN_RATE
+                if isinstance(rate, Tensor):
+                    values.detach().addcmul_(slope, rate, value=-1)
+                else:
+                    values.detach().sub_(slope, alpha=rate)
         detached: Tensor = losses.detach()
         return detached
 
@@ -173,6 +200,29 @@ class DeviceTables(_Trainee):
 
     def _tensors(self) -> dict[str, Tensor]:
         return super()._tensors() | {"users": self._users.detach(), "items": self._items.detach()}
+
+
+class _Repeated:
+    """A step of MF along batches of one size. Once recorded, a GPU repeats it without the host's launches."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.batch = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        self._recorded: torch.cuda.CUDAGraph | None = None
+
+    def take(self, batch: Tensor, step: Callable[[Tensor], Tensor]) -> Tensor:
+        """Takes this step along a batch; returns its losses."""
+        self.batch.copy_(batch)
+        if not self._recorded:
+            return step(self.batch)
+        self._recorded.replay()
+        return self._losses.clone()
+
+    def record(self, step: Callable[[Tensor], Tensor]) -> None:
+        """To be called after a step was taken, which compiles its kernels for the address of `batch`."""
+        if not self._recorded:
+            self._recorded = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._recorded):
+                self._losses = step(self.batch)
 
 
 class DeviceEncoder(_Trainee):

@@ -8,7 +8,8 @@ from torch.nn.functional import softplus
 
 from counterpop.embeddings import FloatArray
 from counterpop.interactions import Interactions
-from counterpop.training.device.contrast import LOWEST, log_sum_exp, scores_of
+from counterpop.training.device.contrast import LOWEST, fit_kernels, log_sum_exp, scores_of
+from counterpop.training.device.ledger import DeviceLedger
 from counterpop.training.device.losses import TripleLoss
 from counterpop.training.methods.plain.softmax import log_weights
 from counterpop.training.settings import Settings
@@ -43,15 +44,46 @@ class SoftmaxLoss(TripleLoss):
         others = log_sum_exp(P * scale, V, bias, labels)
         losses = weights * softplus(others - own)
         if self.ledger and torch.is_grad_enabled():
-            with torch.no_grad():
-                taken = slice(None, None, self.ledger.every)
-                whole = torch.logaddexp(others, own)[taken, None]
-                for rows, scores in scores_of(P[taken] * scale, V, bias, (i[taken], drawn)):
-                    pushes = scores.sub(whole[rows]).exp_().mul_(scale * weights[taken][rows, None])
-                    counts = (scores > LOWEST).to(pushes.dtype)
-                    pair = u[taken][rows], i[taken][rows], P[taken][rows], A[taken][rows]
-                    self.ledger.record_shared(pair, (drawn, V), counts, pushes)
+            self._record(self.ledger, (u, i, P, A), (drawn, V), (own, others, weights), bias)
         return losses.sum() + reg, losses
+
+    def step_batch(self, users: Tensor, items: Tensor, triples: Tensor, lr: Tensor) -> Tensor | None:
+        if not fit_kernels(users):
+            return None
+        from counterpop.training.methods.plain.softmax import fused
+
+        shared, (u, i, j) = self._settings.shared_negatives, triples
+        step = fused.Step(lr, float(self._settings.reg), 1 / self._temperature, self._settings.normalises)
+        laws = self._as_positive, self._as_negative
+        taken = step.take((users, items), (u, i), j[:shared] if shared else None, laws, self._weights)
+        P, A, B = taken[:3]
+        if self.ledger:
+            weights = torch.ones_like(taken.own) if self._weights is None else self._weights[i]
+            known = taken.own, taken.others, weights
+            self._record(self.ledger, (u, i, P.vectors, A.vectors), (B.at, B.vectors), known, taken.bias)
+        return taken.losses
+
+    @torch.no_grad()
+    def _record(
+        self,
+        ledger: DeviceLedger,
+        pairs: tuple[Tensor, Tensor, Tensor, Tensor],
+        negatives: tuple[Tensor, Tensor],
+        known: tuple[Tensor, Tensor, Tensor],
+        bias: Tensor,
+    ) -> None:
+        """Adds some pairs to the ledger.
+
+        Rows and vectors of users and seen items, and of the negatives; the pairs' own scores, the log-sum-exps of the
+        others and weights; what is added to the scores of negatives.
+        """
+        scale, (drawn, V) = 1 / self._temperature, negatives
+        u, i, P, A, own, others, weights = (values[:: ledger.every] for values in (*pairs, *known))
+        whole = torch.logaddexp(others, own)[:, None]
+        for rows, scores in scores_of(P * scale, V, bias, (i, drawn)):
+            pushes = scores.sub(whole[rows]).exp_().mul_(scale * weights[rows, None])
+            counts = (scores > LOWEST).to(pushes.dtype)
+            ledger.record_shared((u[rows], i[rows], P[rows], A[rows]), (drawn, V), counts, pushes)
 
     def ranking(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         """With cosines, unit vectors rank."""
