@@ -28,7 +28,11 @@ from counterpop.training import Interrupted, Progress
 from counterpop.training.settings import Device
 
 WITHOUT_TRAINING = ("items", "data", "out", "datasets", "quick", "seed", "as_json", "debug")
-WITHOUT = {"candidates": {"table1", "table2", "table4", "losses"}, "seeds": {"table1", "table2", "table4"}}
+WITHOUT = {
+    "candidates": {"table1", "table2", "table4", "losses"},
+    "lightgcn_candidates": {"table1", "table2", "table4", "losses", "proportion"},
+    "seeds": {"table1", "table2", "table4"},
+}
 
 
 def _explain(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -56,6 +60,11 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
     default=CANDIDATES,
     show_default=True,
     help="Settings that every method is searched over, the same number for each.",
+)
+@click.option(
+    "--lightgcn-candidates",
+    type=click.IntRange(1, MOST_CANDIDATES),
+    help="The same for LightGCN, whose runs take longest. [default: as many]",
 )
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this backbone. [default: both, mf first]")
 @click.option(
@@ -139,13 +148,12 @@ def _check_usage(items: tuple[str, ...], backbone: str | None, options: dict[str
     source = click.get_current_context().get_parameter_source
     for name, without in WITHOUT.items():
         if asked <= without and source(name) != ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name} has no effect on {', '.join(sorted(asked))}")
-    if (
-        options["quick"]
-        and options["candidates"] > QUICK_CANDIDATES
-        and source("candidates") != ParameterSource.DEFAULT
-    ):
-        raise click.UsageError(f"--quick searches at most {QUICK_CANDIDATES} candidates; leave out --candidates")
+            raise click.UsageError(f"--{name.replace('_', '-')} has no effect on {', '.join(sorted(asked))}")
+    if options["lightgcn_candidates"] and backbone == "mf":
+        raise click.UsageError("--lightgcn-candidates has no effect with --backbone mf")
+    asked_for = options["candidates"] if source("candidates") != ParameterSource.DEFAULT else 0
+    if options["quick"] and max(asked_for, options["lightgcn_candidates"] or 0) > QUICK_CANDIDATES:
+        raise click.UsageError(f"--quick searches at most {QUICK_CANDIDATES} candidates, so ask for no more")
 
 
 def _print_item(item: Item) -> None:

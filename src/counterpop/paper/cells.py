@@ -127,8 +127,8 @@ def searched_table(cells: list[Cell]) -> Table:
         columns,
         rows,
         (
-            "Every method has the same number of candidates. The search uses the first seed. Epochs and strengths are "
-            "chosen on validation in every run. Settings that are not listed are the method's defaults.",
+            "All methods of a backbone have the same number of candidates. The search uses the first seed. Epochs and "
+            "strengths are chosen on validation in every run. Settings that are not listed are the method's defaults.",
         ),
     )
 

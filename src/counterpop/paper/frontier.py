@@ -43,7 +43,7 @@ CANDIDATES: Mapping[str, Candidates] = {
     ),
 }
 BUDGET = (
-    "Every row has the same number of candidates and the same seeds, and validation chooses among them. Methods keep "
+    "All rows have the same number of candidates and the same seeds, and validation chooses among them. Methods keep "
     f"the width of table III; “{BEST}” is the gradient method, whose candidates here differ in loss, negatives and "
     "width, up to four times as wide. That list was ordered by earlier validation results on these data. “plain, "
     f"{SAME_CANDIDATES}” is plain training with the same list: it shows what the list gives without the method."

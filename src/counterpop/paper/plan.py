@@ -61,6 +61,8 @@ class Plan:
     """A smoke run: a few users, a few epochs. Its figures mean nothing."""
     candidates: int = CANDIDATES
     """Settings that every method is searched over."""
+    lightgcn_candidates: int | None = None
+    """The same for LightGCN, whose runs take longest; None: as many."""
     seeds: int = 1
     seed: int = 0
     """The first seed, which the search uses."""
@@ -99,7 +101,8 @@ class Plan:
         `more` is the same in all of them.
         Without normalised users, a method's own candidates alternate with those of plain training, which has none.
         """
-        number = min(self.candidates, QUICK_CANDIDATES) if self.quick else self.candidates
+        number = self.lightgcn_candidates if backbone == "lightgcn" else None
+        number = min(number or self.candidates, QUICK_CANDIDATES if self.quick else MOST_CANDIDATES)
         lists = [tuple(among) or find_method(method).candidates(backbone)]
         if more.get("normalised") is False:
             plain = cp.Settings(**self.settings(backbone, PLAIN))

@@ -137,9 +137,11 @@ def _how_made(made: Mapping[str, Any]) -> str:
     commits = distinct(f"{one['commit'][:7]}{'+' * one['dirty']}" for one in made["sources"] if one["commit"])
     code = f"commit {', '.join(commits)}" if commits else "code outside git"
     mf_device = " (MF on cpu)" if plan["mf_on_cpu"] and plan["device"] != "cpu" else ""
+    few = plan["lightgcn_candidates"]
+    number = f"{plan['candidates']} candidates for every method" + (f" ({few} with LightGCN)" if few else "")
     text = (
         f"Made {made['written']} from runs on {' and '.join(places)}; {code}, numbers {made['numbers']}; {seeds}, "
-        f"device {plan['device']}{mf_device}, {plan['candidates']} candidates for every method; "
+        f"device {plan['device']}{mf_device}, {number}; "
         f"{len(made['runs'])} results that took {seconds:,.0f} s to make."
     )
     return f"{SMOKE} {text}" if plan["quick"] and made["runs"] else text

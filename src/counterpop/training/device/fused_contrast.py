@@ -34,8 +34,8 @@ class Tiles(NamedTuple):
 
 OPERANDS = torch.float16  # of the products; float32 stands for tf32
 # by the width of a row
-FORWARD = {64: Tiles(128, 128, 8, 3), 128: Tiles(128, 128, 8, 3), 256: Tiles(128, 64, 8, 2)}
-BACKWARD = {64: Tiles(128, 64, 8, 3), 128: Tiles(128, 64, 8, 3), 256: Tiles(64, 64, 8, 2)}
+FORWARD = {64: Tiles(128, 128, 8, 3), 128: Tiles(64, 128, 4, 3), 256: Tiles(128, 128, 8, 2)}
+BACKWARD = {64: Tiles(128, 64, 8, 3), 128: Tiles(64, 128, 4, 2), 256: Tiles(64, 64, 4, 2)}
 SMALL = Tiles(64, 32, 4, 2)  # on a card with less shared memory than an H100
 LEAST = 16  # numbers of a row in a product
 
