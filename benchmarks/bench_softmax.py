@@ -6,8 +6,9 @@ Some batches are timed and scaled to an epoch; rounds alternate between the cand
 batch of users with a batch of items (scores, and both gradients) at the speed that these products have here. Our CPU
 engine can be below it, because it takes repeated items only once. `--threads 1 --processor` counts processor time, for
 a machine that others use at the same time. On a GPU whole epochs are timed, ours as training takes them: kernels, or
-torch without Triton, and a recorded step from the second epoch on. The speed is that of float32 products as torch is
-set: `--precision high` allows tf32.
+torch without Triton, and a recorded step from the second epoch on. Plain torch and the floor take float32 products as
+torch is set (`--precision high` allows tf32), our kernels half precision. Batches of more than a 64th of the pairs are
+smaller in ours, as in training.
 """
 
 import argparse

@@ -137,6 +137,14 @@ def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], se
         (("paper", "table1", "--data", "no", "--out", "x", "--device", "cuda"), "--device does not go with table1"),
         (("paper", "table4", "--data", "no", "--out", "x", "--seeds", 2), "--seeds has no effect on table4"),
         (("paper", "losses", "--data", "no", "--out", "x", "--candidates", 2), "--candidates has no effect on losses"),
+        (
+            ("paper", "proportion", "--data", "no", "--out", "x", "--lightgcn-candidates", 2),
+            "--lightgcn-candidates has no",
+        ),
+        (
+            ("paper", "table3", "--data", "no", "--out", "x", "--backbone", "lightgcn", "--lightgcn-candidates", 2),
+            "--candidates is enough",
+        ),
         (("paper", "all", "--data", "no", "--out", "x", "--mf-on-cpu"), "--mf-on-cpu works only together"),
         (("paper", "all", "--data", "no", "--out", "x", "--quick", "--candidates", 4), "at most 2 candidates"),
     ],

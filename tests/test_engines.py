@@ -241,6 +241,7 @@ def test_the_grid_on_a_device_is_the_grid(split: Split, weighted: bool) -> None:
     assert len(found.user_groups) == 3
     for one, other in zip((found, *found.user_groups), (expected, *expected.user_groups), strict=True):
         assert one.item_strengths == other.item_strengths and one.users == other.users
+        assert one.weight == (pytest.approx(other.weight) if weighted else None)
         assert set(one.values) == set(other.values)
         for name, values in other.values.items():
             # two scores within rounding of each other may change places, at one point of the grid or so

@@ -113,6 +113,7 @@ def test_test_modules_do_not_import_each_other(path: Path) -> None:
 
 def test_the_experiments_on_a_gpu_need_neither_numba_nor_polars() -> None:
     """A machine with a GPU may have little more than torch and NumPy."""
+    pytest.importorskip("torch", reason="torch is not installed")
     folders = [str(ROOT.parents[1] / name) for name in ("experiments", "benchmarks")]
     code = (
         "import sys; sys.modules |= dict.fromkeys(('numba', 'polars', 'plotly'))\n"

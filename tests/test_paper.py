@@ -300,6 +300,8 @@ def test_every_method_has_as_many_candidates_as_may_be_asked_for(backbone: str) 
         found = widest.search(backbone, method)
         assert len({repr(cp.Settings(**one)) for one in found}) == plan.MOST_CANDIDATES, method
         assert Plan(candidates=3).search(backbone, method) == found[:3]
+        fewer = 2 if backbone == "lightgcn" else 3
+        assert Plan(candidates=3, lightgcn_candidates=2).search(backbone, method) == found[:fewer]
         every = [cp.Settings(**one) for one in found]
         paper_losses = {"bpr", "bce"} & set(plan.find_method(method).losses)
         assert {one.loss for one in every[:2]} == {one.loss for one in every} == paper_losses  # both are tried early

@@ -64,7 +64,7 @@ def _watch(label: str) -> Iterator[Callable[[Progress], None]]:
 @click.option(
     "--lightgcn-candidates",
     type=click.IntRange(1, MOST_CANDIDATES),
-    help="The same for LightGCN, whose runs take longest. [default: as many]",
+    help="The same for LightGCN, whose runs take longest. [default: as --candidates]",
 )
 @click.option("--backbone", type=click.Choice(BACKBONES), help="Only this backbone. [default: both, mf first]")
 @click.option(
@@ -149,11 +149,13 @@ def _check_usage(items: tuple[str, ...], backbone: str | None, options: dict[str
     for name, without in WITHOUT.items():
         if asked <= without and source(name) != ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name.replace('_', '-')} has no effect on {', '.join(sorted(asked))}")
-    if options["lightgcn_candidates"] and backbone == "mf":
-        raise click.UsageError("--lightgcn-candidates has no effect with --backbone mf")
+    if options["lightgcn_candidates"] and backbone:
+        raise click.UsageError("--lightgcn-candidates goes with both backbones; with one, --candidates is enough")
     asked_for = options["candidates"] if source("candidates") != ParameterSource.DEFAULT else 0
     if options["quick"] and max(asked_for, options["lightgcn_candidates"] or 0) > QUICK_CANDIDATES:
-        raise click.UsageError(f"--quick searches at most {QUICK_CANDIDATES} candidates, so ask for no more")
+        raise click.UsageError(
+            f"--quick searches at most {QUICK_CANDIDATES} candidates; ask for {QUICK_CANDIDATES} or fewer"
+        )
 
 
 def _print_item(item: Item) -> None:

@@ -62,7 +62,7 @@ class Plan:
     candidates: int = CANDIDATES
     """Settings that every method is searched over."""
     lightgcn_candidates: int | None = None
-    """The same for LightGCN, whose runs take longest; None: as many."""
+    """The same for LightGCN, whose runs take longest; None: the same number."""
     seeds: int = 1
     seed: int = 0
     """The first seed, which the search uses."""
@@ -102,7 +102,8 @@ class Plan:
         Without normalised users, a method's own candidates alternate with those of plain training, which has none.
         """
         number = self.lightgcn_candidates if backbone == "lightgcn" else None
-        number = min(number or self.candidates, QUICK_CANDIDATES if self.quick else MOST_CANDIDATES)
+        number = number or self.candidates
+        number = min(number, QUICK_CANDIDATES) if self.quick else number
         lists = [tuple(among) or find_method(method).candidates(backbone)]
         if more.get("normalised") is False:
             plain = cp.Settings(**self.settings(backbone, PLAIN))

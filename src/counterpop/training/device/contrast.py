@@ -11,7 +11,7 @@ from torch import Tensor
 from counterpop.training.device import has_kernels
 
 SCORES = 1 << 24  # at a time: 64 MB
-WIDEST = 256  # a row that the kernels take
+WIDEST = 256  # numbers in the widest row that the kernels accept
 LOWEST = -1e30  # instead of minus infinity, whose differences are not numbers
 
 
@@ -28,8 +28,8 @@ def log_sum_exp(
     if kinds is None and has_kernels(queries.device) and all(fit_kernels(rows) for rows in (queries, keys)):
         from counterpop.training.device.fused_contrast import FusedLogSumExp
 
-        quick: Tensor = FusedLogSumExp.apply(queries, keys, bias, labels)  # type: ignore[no-untyped-call]
-        return quick
+        fused: Tensor = FusedLogSumExp.apply(queries, keys, bias, labels)  # type: ignore[no-untyped-call]
+        return fused
     found: Tensor = _LogSumExp.apply(queries, keys, bias, labels, kinds)  # type: ignore[no-untyped-call]
     return found
 

@@ -29,7 +29,7 @@ class Tiles(NamedTuple):
     warps: int
     stages: int
     programs: int = 264
-    """So many at most if the rows alone give fewer: two for each multiprocessor of an H200."""
+    """Maximum number that columns are divided among, if the rows give fewer: two for each multiprocessor of an H200."""
 
 
 OPERANDS = torch.float16  # of the products; float32 stands for tf32
@@ -124,7 +124,7 @@ def gradient_of(
     shape = {"D": D, "WIDTH": width, "ROWS": tiles.rows, "COLUMNS": tiles.columns, "OF_KEYS": of_keys}
     how = {"num_warps": tiles.warps, "num_stages": tiles.stages}
     known = x, y, bias, sums, slopes, largest, own, others
-    _pull[(triton.cdiv(M, tiles.rows), parts)](*known, out, M, N, length, **shape, **how)
+    _gradient[(triton.cdiv(M, tiles.rows), parts)](*known, out, M, N, length, **shape, **how)
     return out
 
 
@@ -172,7 +172,7 @@ def _sum(
 
 
 @triton.jit(do_not_specialize=["M", "N", "length"])
-def _pull(
+def _gradient(
     x,
     y,
     bias,

@@ -28,7 +28,10 @@ class TripleLoss(torch.nn.Module):
     by_triple = True
     """Whether it is a sum over triples, and none of them sees the others of its batch."""
     repeats = True
-    """Whether every batch takes the same operations on the same shapes, so that a GPU may record and repeat a step."""
+    """Whether every batch takes the same operations on the same shapes, so that a GPU may record and repeat a step.
+
+    What changes from epoch to epoch must then be a buffer that is filled in place: a number would stay as recorded.
+    """
     ledger: DeviceLedger | None = None
 
     def __init__(self, train: Interactions, settings: Settings) -> None:

@@ -66,7 +66,6 @@ def search_on_device(
     n_groups = int(group_of.max()) + 1
     sums = torch.zeros(len(points), n_groups, 5, dtype=torch.float64, device=device)
     shown = torch.zeros(len(points), n_items, dtype=torch.int64, device=device)
-    weights = np.ones(len(held), np.float32) if held.weight is None else held.weight
     total = torch.zeros(n_groups, dtype=torch.float64, device=device)
     width = stretch_width(n_items, k)
     item_vectors = pad(item_vectors, (0, 0, 0, -n_items % width))  # whole stretches of items
@@ -76,9 +75,7 @@ def search_on_device(
         scores = P @ item_vectors.T
         scores[:, n_items:] = -torch.inf
         scores[_pairs(train, block, device)] = -torch.inf
-        wanted = torch.zeros(len(block), n_items, dtype=torch.float32, device=device)
-        wanted[_pairs(held, block, device)] = torch.from_numpy(weights[rows_of(held, block)]).to(device)
-        number = torch.from_numpy(held.user_counts[block].astype(np.float64)).to(device)
+        wanted, number = _wanted(held, block, n_items, device)
         member = one_hot(torch.from_numpy(group_of[block]).to(device), n_groups).double().T  # (G, B)
         share = wanted.sum(1, dtype=torch.float64) / number  # 1 if every held-out pair counts the same
         total += member @ share
@@ -92,17 +89,18 @@ def search_on_device(
             shown[n] += torch.bincount(lists[there], minlength=n_items)
     exposed = shown.cpu().numpy()
     exposure = {"coverage": (exposed > 0).mean(axis=1), "gini": np.array([gini(row) for row in exposed])}
+    known = held.weight is not None
 
-    def grid(means: Tensor, number: int, more: dict[str, NDArray[np.float64]]) -> Grid:
-        columns = dict(zip(PER_USER, means.cpu().numpy().T, strict=True)) | more
+    def grid(sums: Tensor, total: Tensor, users: int, more: dict[str, NDArray[np.float64]]) -> Grid:
+        columns = dict(zip(PER_USER, (sums / total).cpu().numpy().T, strict=True)) | more
         values = {name: column.reshape(len(strengths[0]), len(strengths[1])) for name, column in columns.items()}
-        return Grid(*strengths, values, number, float(n_items))
+        return Grid(*strengths, values, users, float(n_items), weight=float(total) if known else None)
 
-    whole = grid(sums.sum(1) / total.sum(), len(users), exposure)
+    whole = grid(sums.sum(1), total.sum(), len(users), exposure)
     if user_groups is None:
         return whole
     sizes = np.bincount(group_of[users], minlength=n_groups).tolist()
-    return replace(whole, user_groups=tuple(grid(sums[:, n] / total[n], sizes[n], {}) for n in range(n_groups)))
+    return replace(whole, user_groups=tuple(grid(sums[:, n], total[n], sizes[n], {}) for n in range(n_groups)))
 
 
 def stretch_width(n_items: int, k: int) -> int:
@@ -153,6 +151,14 @@ class _Metrics:
             (self._tail[lists] * there).sum(1) / listed * share,
         )
         return torch.stack(columns, 1)
+
+
+def _wanted(held: Interactions, users: IntArray, n_items: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(B, I) the weights of these users' held-out items, 0 for others, and (B,) how many they have."""
+    weights = np.ones(len(held), np.float32) if held.weight is None else held.weight
+    wanted = torch.zeros(len(users), n_items, dtype=torch.float32, device=device)
+    wanted[_pairs(held, users, device)] = torch.from_numpy(weights[rows_of(held, users)]).to(device)
+    return wanted, torch.from_numpy(held.user_counts[users].astype(np.float64)).to(device)
 
 
 def _pairs(log: Interactions, users: IntArray, device: torch.device) -> tuple[Tensor, ...]:

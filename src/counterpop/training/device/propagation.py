@@ -134,17 +134,20 @@ class DeviceGraph:
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
         """The product with vectors (N, D)."""
-        return self.add_to(torch.zeros_like(vectors), vectors) if self._kernel(vectors) else self.entries @ vectors
+        return self._add(torch.zeros_like(vectors), vectors) if self._kernel(vectors) else self.entries @ vectors
 
     def add_to(self, base: Tensor, vectors: Tensor) -> Tensor:
         """base + the product with vectors (N, D)."""
         if not self._kernel(vectors):
             return torch.addmm(base, self.entries, vectors)
+        return self._add(base.clone(memory_format=torch.contiguous_format), vectors)
+
+    def _add(self, into: Tensor, vectors: Tensor) -> Tensor:
         from counterpop.training.device.fused_graph import add_product
 
         assert self.stretches
         read = vectors.bfloat16() if self.rough else vectors
-        return add_product(base.clone(), self.entries.values(), self.stretches, read)
+        return add_product(into, self.entries.values(), self.stretches, read)
 
     def _kernel(self, vectors: Tensor) -> bool:
         return self.stretches is not None and vectors.dtype == torch.float32 and vectors.is_contiguous()

@@ -130,7 +130,8 @@ class DeviceTables(_Trainee):
         super().__init__(start, start.settings.dim)
         users, items = (torch.from_numpy(values).to(self._device) for values in start.first_values())
         self._users, self._items = users, items.repeat(start.settings.method.item_copies, 1)
-        self._replays = self._device.type == "cuda" and self._loss.repeats and self._share.alone
+        in_kernels = type(self._loss).step_batch is not TripleLoss.step_batch
+        self._replays = self._device.type == "cuda" and in_kernels and self._loss.repeats and self._share.alone
         self._rate = torch.zeros((), device=self._device)  # of a recorded step
         self._repeated: _Repeated | None = None
 
