@@ -87,20 +87,23 @@ def search_on_device(
             lists = torch.where(there, lists, 0)
             sums[n] += member @ measure.each(lists, there, wanted.gather(1, lists), number, share)
             shown[n] += torch.bincount(lists[there], minlength=n_items)
-    exposed = shown.cpu().numpy()
-    exposure = {"coverage": (exposed > 0).mean(axis=1), "gini": np.array([gini(row) for row in exposed])}
-    known = held.weight is not None
 
     def grid(sums: Tensor, total: Tensor, users: int, more: dict[str, NDArray[np.float64]]) -> Grid:
         columns = dict(zip(PER_USER, (sums / total).cpu().numpy().T, strict=True)) | more
         values = {name: column.reshape(len(strengths[0]), len(strengths[1])) for name, column in columns.items()}
-        return Grid(*strengths, values, users, float(n_items), weight=float(total) if known else None)
+        weight = None if held.weight is None else float(total)
+        return Grid(*strengths, values, users, float(n_items), weight=weight)
 
-    whole = grid(sums.sum(1), total.sum(), len(users), exposure)
+    whole = grid(sums.sum(1), total.sum(), len(users), _exposure(shown.cpu().numpy()))
     if user_groups is None:
         return whole
     sizes = np.bincount(group_of[users], minlength=n_groups).tolist()
     return replace(whole, user_groups=tuple(grid(sums[:, n], total[n], sizes[n], {}) for n in range(n_groups)))
+
+
+def _exposure(shown: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    """Coverage and Gini at every point, from how many lists each item is in (points, I)."""
+    return {"coverage": (shown > 0).mean(axis=1), "gini": np.array([gini(row) for row in shown])}
 
 
 def stretch_width(n_items: int, k: int) -> int:
