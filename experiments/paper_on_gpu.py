@@ -1,19 +1,24 @@
 """Makes the runs behind `counterpop paper` on a machine that has a GPU, torch, NumPy and SciPy, and nothing else.
 
     python experiments/paper_on_gpu.py table3 table5 --data DATA --runs RUNS --seeds 3 [--device cuda]
-    python experiments/paper_on_gpu.py cells --datasets adressa --methods macr dice --data DATA --runs RUNS
+    python experiments/paper_on_gpu.py cells frontier --backbone lightgcn --jobs 10 --data DATA --runs RUNS --seeds 3
 
 The files it leaves in RUNS are those that `counterpop paper ITEM --device cuda --out OUT` would make: copy them to
 OUT/runs, and that command, on any machine, finds them and writes tables, figures and page. Torch computes lists and
-grids here; ties, which float vectors hardly ever have, may be ranked differently. `cells` makes some of the runs of
-table3, so that several processes can share one GPU.
+grids here; ties, which float vectors hardly ever have, may be ranked differently. `cells` makes the runs of table3 and
+nothing else. With `--jobs`, every data set and method of `cells` and `frontier` is a process of its own, several side
+by side on one GPU. A stopped call goes on when it is repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -27,6 +32,7 @@ from counterpop.paper.accuracy import make_table3
 from counterpop.paper.cells import reasons, run_cell
 from counterpop.paper.cost import make_table4
 from counterpop.paper.estimators import make_directions
+from counterpop.paper.frontier import make_frontier
 from counterpop.paper.gradients import make_figure1
 from counterpop.paper.groups import make_groups
 from counterpop.paper.losses import make_losses
@@ -50,6 +56,8 @@ MAKE = {
     "strengths": make_strengths,
     "directions": make_directions,
 }
+BY_METHOD = ("cells", "frontier")
+EVERY = [method.name for method in cp.METHODS]
 ROWS = 2048  # users whose scores are on the device at a time
 
 
@@ -100,11 +108,23 @@ def tools_on(device: str) -> Tools:
     return Tools(read_split, measure, search)
 
 
+def run_side_by_side(given: argparse.Namespace) -> None:
+    """The same command for one data set and method at a time, in as many processes as asked for."""
+
+    def run(one: tuple[str, str]) -> None:
+        words = [sys.executable, *sys.argv, "--jobs", "0", "--datasets", one[0], "--methods", one[1]]
+        done = subprocess.run(words, capture_output=True, text=True)
+        print(*one, done.stdout + done.stderr, sep="  ", flush=True)
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        list(pool.map(run, product(given.datasets, given.methods or EVERY)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("items", nargs="+", choices=[*MAKE, "cells"])
+    parser.add_argument("items", nargs="+", choices=[*MAKE, *BY_METHOD])
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=EVERY)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
@@ -112,9 +132,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--candidates", type=int, default=CANDIDATES)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--jobs", type=int, default=0, help="processes, one for each data set and method")
     given = parser.parse_args()
-    if given.methods != METHODS and given.items != ["cells"]:
-        parser.error("--methods goes with cells only")
+    if (given.methods or given.jobs) and not set(given.items) <= set(BY_METHOD):
+        parser.error(f"--methods and --jobs go with {' and '.join(BY_METHOD)} only")
+    if given.jobs:
+        run_side_by_side(given)
+        return
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
     plan = Plan(given.quick, given.candidates, given.seeds, device=given.device, backbones=backbones)
@@ -122,10 +146,10 @@ def main() -> None:
     bench.paths = {name: bench.paths[name] for name in given.datasets if name in bench.paths}
 
     def make_cells(bench: Bench) -> Item:
-        cells = [run_cell(bench, *cell) for cell in product(bench.paths, backbones, given.methods)]
+        cells = [run_cell(bench, *cell) for cell in product(bench.paths, backbones, given.methods or METHODS)]
         return Item("cells", "", "", missing=reasons(cells))
 
-    make = {"cells": make_cells} | MAKE
+    make = {"cells": make_cells, "frontier": partial(make_frontier, methods=given.methods or ())} | MAKE
     for name in given.items:
         start, before = time.perf_counter(), bench.cache.made
         item = make[name](bench)

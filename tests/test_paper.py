@@ -611,6 +611,9 @@ def test_the_frontier_has_every_method_and_the_best_of_ours(data: Path, tmp_path
     together = replace(trained[0], model=cp.combine(models), refit=cp.combine(refits))
     recall = cp.evaluate(cp.tune(together, split, point="gain"), split, resamples=0).adjusted.recall
     assert ensemble["recall"]["mean"] == pytest.approx(recall, abs=1e-12)
+    tuned = [cp.tune(run, split, point="gain", prove=False) for run in trained]
+    lists = [cp.evaluate(one, split, resamples=0).adjusted for one in tuned]
+    assert best["average_popularity"] == pytest.approx(np.mean([one.average_popularity for one in lists]))
     text = (tmp_path / "frontier.md").read_text()
     assert "plain, negatives by popularity" in text and "left out by --dataset" in text
     for name in ("frontier.csv", "frontier.tex", "items/frontier.json"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 import counterpop as cp
 from counterpop.paper import published
@@ -20,25 +23,26 @@ BY_POPULARITY = "negatives by popularity"  # as implicit draws them
 SAME_CANDIDATES = "candidates of the best"
 BEST, ENSEMBLE = "best of ours", "best of ours, all seeds as one"
 # Most promising first, by what validation preferred before (experiments/ahead.md, experiments/softmax.md)
+STEEP = {"loss": "softmax", "temperature": 0.1, "logq": -0.9}  # negatives steeper than by popularity
 CANDIDATES: Mapping[str, Candidates] = {
     "mf": (
         {"loss": "bpr", "negative_power": 0.5, "dim": 256},
+        STEEP | {"dim": 256, "epochs": 40, "check_every": 5},
+        {"loss": "bpr", "negative_power": 0.5, "dim": 512},
         {"loss": "bce", "negative_power": 0.25, "dim": 256, "lr": 0.4},
         {"loss": "bpr", "negative_power": 0.25, "dim": 256},
         {"loss": "softmax", "dim": 256, "check_every": 5},
         {"loss": "bce", "negative_power": 0.5, "dim": 256},
-        {"loss": "bpr", "negative_power": 0.15, "dim": 512},
         {"loss": "bpr", "negative_power": 0.75, "dim": 256},
-        {"loss": "softmax", "dim": 256, "check_every": 5, "temperature": 0.1, "logq": 0.0},
     ),
     "lightgcn": (
-        {"loss": "bpr", "negative_power": 0.25, "dim": 256},
         {"loss": "softmax", "logq": 0.75},
-        {"loss": "bce", "negative_power": 0.25, "lr": 0.05},
+        {"loss": "bpr", "negative_power": 0.25, "dim": 256},
+        STEEP,
         {"loss": "bpr", "negative_power": 0.5, "dim": 256},
+        {"loss": "bce", "negative_power": 0.25, "lr": 0.05},
         {"loss": "softmax", "logq": 0.5, "dim": 256},
         {"loss": "bce", "negative_power": 0.5},
-        {"loss": "softmax", "temperature": 0.1, "logq": 0.0},
         {"loss": "bpr", "negative_power": 0.75},
     ),
 }
@@ -54,6 +58,11 @@ MARKS = (
     f"the table; {ABOVE} in place of a star: it is below this row. An ensemble is one model, so its interval has the "
     "noise of users only."
 )
+PRICE = (
+    "“Popularity” is the average number of train pairs of the recommended items. The test parts are even, so they "
+    "reward lists of rare items. People who look for popular ones, as most do in traffic as it is, find less in such "
+    "lists: these splits have no ordinary part that would show it, experiments/ahead.md has figures."
+)
 PRINTED = (
     "Published figures are not ours. Those of SimGCL and PAAC on Gowalla are from PAAC's authors, on the same files, "
     "but they stopped training by the test part; the others are the paper's table III, where ML-10M and Netflix are "
@@ -61,9 +70,13 @@ PRINTED = (
 )
 
 
-def make_frontier(bench: Bench) -> Item:
-    """Every method on every data set with both backbones, the best of ours, and its ensemble of all seeds."""
-    cells = [cell for backbone in BACKBONES for dataset in DATASETS for cell in _cells_of(bench, dataset, backbone)]
+def make_frontier(bench: Bench, methods: Sequence[str] = ()) -> Item:
+    """Every method on every data set with both backbones, the best of ours, and its ensemble of all seeds.
+
+    Or only the rows of these methods.
+    """
+    places = itertools.product(BACKBONES, DATASETS)
+    cells = [cell for backbone, dataset in places for cell in _cells_of(bench, dataset, backbone, methods)]
     compared = {key: value for backbone in BACKBONES for key, value in compare_rows(cells, backbone, BEST).items()}
     run = [backbone for backbone in BACKBONES if any(cell.records for cell in cells if cell.backbone == backbone)]
     return Item(
@@ -78,18 +91,19 @@ def make_frontier(bench: Bench) -> Item:
     )
 
 
-def _cells_of(bench: Bench, dataset: str, backbone: str) -> list[Cell]:
+def _cells_of(bench: Bench, dataset: str, backbone: str, methods: Sequence[str]) -> Iterator[Cell]:
     """The rows of one data set: plain ones first, then all other methods, the paper's, and the best of ours."""
-    graph = cp.Settings(backbone=backbone).layers > 0
+    among, graph = CANDIDATES[backbone], cp.Settings(backbone=backbone).layers > 0
     others = [m.name for m in cp.METHODS if m.name not in (PLAIN, OURS) and (graph or not m.needs_graph)]
-    cells = [
-        run_cell(bench, dataset, backbone, PLAIN),
-        run_cell(bench, dataset, backbone, PLAIN, BY_POPULARITY, negative_power=1.0),
-        run_cell(bench, dataset, backbone, PLAIN, SAME_CANDIDATES, CANDIDATES[backbone]),
-        *(run_cell(bench, dataset, backbone, method) for method in (*others, OURS)),
-    ]
-    ensemble = _ensemble(bench, dataset, backbone)  # first, because it makes the results of each seed on its way
-    return [*cells, run_cell(bench, dataset, backbone, OURS, BEST, CANDIDATES[backbone]), ensemble]
+    for method in (name for name in (PLAIN, *others, OURS) if name in (methods or (name,))):
+        yield run_cell(bench, dataset, backbone, method)
+        if method == PLAIN:
+            yield run_cell(bench, dataset, backbone, PLAIN, BY_POPULARITY, negative_power=1.0)
+            yield run_cell(bench, dataset, backbone, PLAIN, SAME_CANDIDATES, among)
+        elif method == OURS:
+            ensemble = _ensemble(bench, dataset, backbone)  # first: it makes the results of each seed on its way
+            yield run_cell(bench, dataset, backbone, OURS, BEST, among)
+            yield ensemble
 
 
 def _ensemble(bench: Bench, dataset: str, backbone: str) -> Cell:
@@ -116,16 +130,22 @@ def _table(backbone: str, cells: list[Cell], compared: dict[tuple[str, str], dic
         printed = _known(cell)
         shown = [f"{printed[m]:<05}" if m in printed else "" for m in METRICS]  # with three or four digits, as printed
         figures = [v for m, text in zip(METRICS, shown, strict=True) for v in (marked(cell, m, compared), text)]
-        rows.append([TITLES[cell.dataset], cell.row_title, *figures])
+        rows.append([TITLES[cell.dataset], cell.row_title, *figures, f"{_popularity(cell):.0f}"])
     columns = [title for metric in METRICS for title in (METRIC_TITLES[metric], "published")]
     title = f"{BACKBONE_TITLES[backbone]}: all methods"
-    return Table(title, ("Data set", "Method", *columns), rows, (BUDGET, MARKS, PRINTED))
+    return Table(title, ("Data set", "Method", *columns, "Popularity"), rows, (BUDGET, PRICE, MARKS, PRINTED))
+
+
+def _popularity(cell: Cell) -> float:
+    """How many train pairs the recommended items have, on average over the seeds."""
+    return float(np.mean([record["adjusted"]["average_popularity"] for record in cell.records]))
 
 
 def _row(cell: Cell, compared: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
     own = {metric: compared[cell.title, metric] for metric in METRICS if (cell.title, metric) in compared}
     return cell.row() | {
         "variant": cell.variant,
+        "average_popularity": _popularity(cell),
         "published": _known(cell) or None,
         "best_less_this": own or None,
         "chosen": cell.chosen(),
@@ -134,8 +154,8 @@ def _row(cell: Cell, compared: dict[tuple[str, str], dict[str, Any]]) -> dict[st
 
 def _claim(cells: list[Cell]) -> Claim:
     """Whether one model of ours is ahead of every rival; the paper's method and the ensemble are no rivals."""
-    best = {(cell.backbone, cell.dataset): cell for cell in cells if cell.variant == BEST}
+    best = {cell.place: cell for cell in cells if cell.variant == BEST}
     rivals = [cell for cell in cells if cell.method != OURS]
-    leads = {cell.title: lead(best[cell.backbone, cell.dataset], cell, "recall") for cell in rivals}
+    leads = {cell.title: lead(best[cell.place], cell, "recall") for cell in rivals if cell.place in best}
     text = "One model, the best of ours, has a higher recall than any other method, on every data set and backbone."
     return judge(OWN, text, {case: found for case, found in leads.items() if found}, of=len(rivals))
