@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -109,8 +110,21 @@ def test_negatives_by_popularity_must_not_cost_more_than_the_price() -> None:
     assert raced.winner is bce[1]
     assert [trial.candidate for trial in raced.ranking] == [3, 2, 0, 1]
     assert raced.sentence.count("too costly") == 1
-    unknown = Race(bpr + bce, tuple(dataclasses.replace(trial, ordinary=None) for trial in trials))
+    assert Race(bpr + bce, trials, price=0.08).winner is bpr[1]  # 7.5 % less than the same with uniform negatives
+    assert Race(bpr + bce, trials, price=0.07).winner is bce[1]
+    unknown = Race(bpr + bce, tuple(replace(trial, ordinary=None) for trial in trials))
     assert unknown.winner is bpr[1]
+
+
+def test_a_price_needs_a_share_an_ordinary_part_and_a_choice(split: Split) -> None:
+    with pytest.raises(InputError, match="price needs an ordinary part"):
+        train(replace(split.development, ordinary=None), price=0.1, **QUICK)
+    known = replace(split.development, ordinary=split.development.valid)
+    for price in (-0.1, 1.1, math.nan):
+        with pytest.raises(InputError, match="price must be a share from 0 to 1"):
+            train(known, price=price, **QUICK)
+    with pytest.raises(InputError, match="nothing to choose"):
+        train(known, price=0.1, loss="bpr", negative_power=0.5, **QUICK)
 
 
 @pytest.mark.parametrize("given", [{"method": "dice"}, {"method": "macr"}, {"epochs": 39}], ids=str)
@@ -158,6 +172,6 @@ def test_a_race_needs_candidates_and_validation(split: Split) -> None:
         race(split.development, [], 1.0)
     only = Settings(**QUICK)
     assert race(split.development, [only], 1.0).winner is only
-    empty = dataclasses.replace(split.development, valid=split.valid.rows(np.zeros(len(split.valid), bool)))
+    empty = replace(split.development, valid=split.valid.rows(np.zeros(len(split.valid), bool)))
     with pytest.raises(InputError, match="training needs a validation part"):
         race(empty, [only, only], 1.0)

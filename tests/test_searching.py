@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,30 @@ def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPa
     run = cp.search(split, minutes=0.02, threads=1, refit=False, ensemble=1)
     assert epochs["lightgcn"] <= 2 * len(searching.WIDTHS) < epochs["mf"]  # a smaller width may be tried again
     assert run.settings["backbone"] == "mf"
+
+
+def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recall on even pairs rises with the power of the negatives, on ordinary ones it falls, by a third at most."""
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        advance(0.5, 0.01)  # type: ignore[operator]
+        return [0.1 + settings.negative_power, 0.3 - 0.1 * settings.negative_power]
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    known = replace(split.development, ordinary=split.development.valid)
+    options = {"minutes": 0.02, "backbone": "mf", "loss": "bpr", "dim": 8, "refit": False, "ensemble": 1, **FEW}
+    chosen = {}
+    for price in (None, 0.2, 0.05):
+        found = cp.search(known, price=price, **options).settings
+        chosen[price] = found["negative_power"]
+        rows = [row for row in found["search"]["leaderboard"] if row["round"] == 1]
+        most = max(row["ordinary"] for row in rows)
+        assert chosen[price] == max(
+            row["negative_power"] for row in rows if row["ordinary"] >= (1 - (1 if price is None else price)) * most
+        )
+        lost = 1 - (0.3 - 0.1 * chosen[price]) / most
+        assert f"finds {lost:.1%} less on ordinary pairs" in found["search"]["sentence"]
+    assert chosen[0.05] < chosen[0.2] < chosen[None]
 
 
 def test_a_search_stops_when_asked(split: cp.Split, tmp_path: Path) -> None:

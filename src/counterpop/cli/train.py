@@ -159,6 +159,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 )
 @click.option("--auto", is_flag=True, help="Search all settings that are not given, for --minutes.")
 @click.option("--minutes", type=float, help="Time for --auto, its last training included. [default: 10]")
+@click.option(
+    "--price",
+    type=click.FloatRange(0, 1),
+    help="Share of ordinary recall that the choice of negatives may cost. [default: 0.05; any with --auto]",
+)
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @force_option()
 @click.option("--resume", is_flag=True, help="Go on from OUT.checkpoint, which a stopped or killed training left.")
@@ -185,8 +190,8 @@ def command(
     half the time.
 
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
-    validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search
-    goes on when the command is repeated.
+    validation until the time is up, at any price in ordinary recall unless you name one (--price 0.05). If
+    time is left for it, an ensemble is trained. An interrupted search goes on when the command is repeated.
 
     Ctrl-C or SIGTERM keeps the best model so far in OUT and everything else in OUT.checkpoint, which is also written
     now and then. The same command with --resume goes on from there and ends with the same model.

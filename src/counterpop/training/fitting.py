@@ -24,8 +24,9 @@ from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
 from counterpop.training.loop import Look, begin, memory_errors, train_and_choose, train_for
-from counterpop.training.racing import race
+from counterpop.training.racing import check_price, race
 from counterpop.training.settings import Settings, TrainOptions
+from counterpop.tuning import PRICE
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -47,6 +48,7 @@ def train(
     refit: bool = True,
     ensemble: int = 1,
     reduce: int | None = None,
+    price: float | None = None,
     on_progress: Report | None = None,
     progress: bool = True,
     checkpoint: str | Path | None = None,
@@ -60,6 +62,7 @@ def train(
     (see `Method`). If `loss` or `negative_power` is not given and the method has a choice, short trainings are compared
     on validation first (see `race`), for a tenth of a training each, or some ten seconds in all for a small log. MF on
     the CPU with at most 2 million pairs also races softmax, unless you name a setting that it has another default for.
+    Negatives by popularity that cost more than `price` of ordinary recall (.05 if not given) come last.
     `settings["race"]` of the run says what was tried.
 
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
@@ -88,14 +91,18 @@ def train(
     candidates = candidates_of(dict(settings), encoder, len(known.train))
     if _least_budget(candidates) * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
+    check_price(price, known)
+    if price is not None and len(candidates) == 1:
+        raise InputError("price limits what a race may choose, but here is nothing to choose; leave it out")
     _check_split(known, candidates[0], refit)
     if not isinstance(ensemble, int) or ensemble < 1:
         raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
     key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
-    key |= {"cores": core_count(), "ensemble": ensemble}
+    limit = PRICE if price is None else price
+    key |= {"cores": core_count(), "ensemble": ensemble, "price": limit}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
     with memory_errors(candidates[0]), following(on_progress, progress) as report:
-        raced = race(known, candidates, _budget(known, candidates), report, encoder, point)
+        raced = race(known, candidates, _budget(known, candidates), report, encoder, point, limit)
         look, members = Look(known, raced.winner), list[Run]()
         for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
             place = f" {number} of {ensemble}" if ensemble > 1 else ""

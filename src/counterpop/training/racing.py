@@ -44,6 +44,7 @@ class Race:
 
     candidates: tuple[Settings, ...]
     trials: tuple[Trial, ...]
+    price: float = PRICE
 
     @property
     def ranking(self) -> list[Trial]:
@@ -52,16 +53,17 @@ class Race:
         return sorted(last.values(), key=lambda trial: (-trial.round, self.is_costly(trial), -trial.valid))
 
     def is_costly(self, trial: Trial) -> bool:
-        """Whether its choice of negatives costs more than 5 % of ordinary recall.
+        """Whether its choice of negatives costs more than `price` of ordinary recall.
 
         Negatives drawn or weighed by popularity take popularity out in training, at a price that no strength gives
-        back, so they have the limit that `tune` has. Compared are the trials of a round that differ in nothing else.
+        back, so they have the limit that `tune` has by default. Compared are the trials of a round that differ in
+        nothing else.
         """
         if trial.ordinary is None:
             return False
         alike = [replace(one, negative_power=0.0, logq=None, temperature=None) for one in self.candidates]
         twins = [one for one in self.trials if alike[one.candidate] == alike[trial.candidate]]
-        return trial.ordinary < (1 - PRICE) * max(one.ordinary or 0.0 for one in twins if one.round == trial.round)
+        return trial.ordinary < (1 - self.price) * max(one.ordinary or 0.0 for one in twins if one.round == trial.round)
 
     @property
     def winner(self) -> Settings:
@@ -133,6 +135,7 @@ def race(
     report: Report = lambda progress: None,
     encoder: Any = None,
     checkpoint: Checkpoint | None = None,
+    price: float = PRICE,
 ) -> Race:
     """All candidates train briefly, the best go on to a longer round, until one is left (successive halving).
 
@@ -162,8 +165,18 @@ def race(
             stage.best = max(valid, stage.best or 0.0)
             finished.append(Trial(candidate, number, settings.epochs, valid, seconds, *rest))
         trials += finished
-        entered = [trial.candidate for trial in Race(tuple(candidates), tuple(finished)).ranking]
-    return Race(tuple(candidates), tuple(trials))
+        entered = [trial.candidate for trial in Race(tuple(candidates), tuple(finished), price).ranking]
+    return Race(tuple(candidates), tuple(trials), price)
+
+
+def check_price(price: float | None, known: Development) -> None:
+    """Raises `InputError` if a price is no share, or there is no ordinary part that would show it."""
+    if price is None:
+        return
+    if not 0 <= price <= 1:
+        raise InputError(f"price must be a share from 0 to 1, got {price}")
+    if known.ordinary is None:
+        raise InputError("price needs an ordinary part, and this split has none: make it with ordinary=0.05")
 
 
 def rounds_of(candidates: int, budget: float) -> list[tuple[int, float]]:

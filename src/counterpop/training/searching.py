@@ -20,7 +20,7 @@ from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.checkpoints import Interrupted, digest
 from counterpop.training.fitting import candidates_of, read_settings, train
-from counterpop.training.racing import try_settings
+from counterpop.training.racing import check_price, try_settings
 from counterpop.training.settings import Settings, TrainOptions
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ class _TooSlow(Exception):
 
 @dataclass(frozen=True)
 class _Space:
-    """What may vary: all that the user has not fixed."""
+    """What may vary: all that the user has not fixed; and what the choice may cost."""
 
     given: Mapping[str, Any]
+    price: float | None = None
 
     @property
     def backbones(self) -> list[str]:
@@ -113,6 +114,7 @@ def search(
     refit: bool = True,
     ensemble: int | None = None,
     reduce: int | None = None,
+    price: float | None = None,
     on_progress: Report | None = None,
     progress: bool = True,
     checkpoint: str | Path | None = None,
@@ -130,6 +132,9 @@ def search(
     time, such as LightGCN on a large log, are dropped after two epochs. `settings["search"]` of the run holds the
     leaderboard and how much each setting matters.
 
+    With `price`, what loses more than this share of ordinary recall, against the best of its round, comes last: .05 is
+    the limit that `train` has. Without it nothing is limited, and the best for an even test may be drawn steeply.
+
     With `storage`, the name of a file, an interrupted search goes on where it stopped; its last training goes on from
     `checkpoint` unless `resume` is False. `should_stop` is asked after every epoch and progress shown as in `train`.
     Never looks at test.
@@ -139,7 +144,8 @@ def search(
         raise InputError(f"minutes must be a number above 0, got {minutes}")
     check_settings(given, [field.name for field in fields(Settings)], inspect.signature(search).parameters)
     known = split.development if isinstance(split, Split) else split
-    space = _Space({name: value for name, value in given.items() if value is not None})
+    check_price(price, known)
+    space = _Space({name: value for name, value in given.items() if value is not None}, price)
     stop = should_stop or (lambda: False)
 
     def report(progress: Progress) -> None:
@@ -149,7 +155,7 @@ def search(
             raise Interrupted(f"the search was stopped{kept}")
 
     first = read_settings(dict(space.given)).to_json()
-    fixed = {name: first[name] for name in ("seed", "method", *space.given)} | {"data": digest(known)}
+    fixed = {name: first[name] for name in ("seed", "method", *space.given)} | {"data": digest(known), "price": price}
     with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
         if "last" not in studies[0].user_attrs:
             clock = _Clock(60 * minutes, studies, report)
@@ -157,7 +163,7 @@ def search(
             # kept, because what is left of the time decides it, and an interrupted training must go on as it began
             studies[0].set_user_attr("last", _plan_last(space, clock, refit, ensemble))
         last: dict[str, Any] = studies[0].user_attrs["last"]
-        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies)]
+        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies, price)]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
     how: dict[str, Any] = {"refit": refit, "reduce": reduce, "on_progress": on_progress, "should_stop": should_stop}
     how |= {"checkpoint": checkpoint, "resume": resume, "progress": progress}
@@ -172,21 +178,21 @@ def _play_rounds(known: Development, space: _Space, clock: _Clock) -> None:
     for point in space.first_points():
         studies[0].enqueue_trial(point, skip_if_exists=True)
     _compare(known, space, clock, 0)
-    for finalist in _ranked(studies[0])[:FINALISTS]:
+    for finalist in _ranked(studies[0], space.price)[:FINALISTS]:
         studies[1].enqueue_trial(finalist.params, skip_if_exists=True)
     _compare(known, space, clock, 1)
 
 
-def _board(studies: tuple[Study, ...]) -> list[FrozenTrial]:
+def _board(studies: tuple[Study, ...], price: float | None) -> list[FrozenTrial]:
     """All finished trials, best first: those of the second round before those of the first."""
-    return [*_ranked(studies[1]), *_ranked(studies[0])]
+    return [*_ranked(studies[1], price), *_ranked(studies[0], price)]
 
 
 def _plan_last(space: _Space, clock: _Clock, refit: bool, ensemble: int | None) -> dict[str, Any]:
     """What the last training is made with: the best settings, and epochs and members for the time that is left."""
-    about = _board(clock.studies)[0].user_attrs
+    about = _board(clock.studies, space.price)[0].user_attrs
     best, seconds = about["row"], about["per_epoch"]
-    chosen = {name: value for name, value in best.items() if name not in NOT_SETTINGS and name not in space.given}
+    chosen = {name: value for name, value in _settings_of(best).items() if name not in space.given}
     fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
     full = read_settings(dict(space.given) | chosen).epochs
     members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
@@ -275,12 +281,15 @@ def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:
     return any(one["backbone"] == row["backbone"] and one["dim"] <= row["dim"] for one in rows)
 
 
-def _ranked(study: Study) -> list[FrozenTrial]:
-    """Finished trials, best first."""
+def _ranked(study: Study, price: float | None = None) -> list[FrozenTrial]:
+    """Finished trials, best first; with a price, those that lose more ordinary recall against the best come last."""
     from optuna.trial import TrialState
 
     done = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
-    return sorted(done, key=lambda trial: -(trial.value or 0.0))
+    ordinary = [trial.user_attrs["row"].get("ordinary", 0.0) for trial in done]
+    floor = 0.0 if price is None else (1 - price) * max(ordinary, default=0.0)
+    costly = {trial.number for trial, recall in zip(done, ordinary, strict=True) if recall < floor}
+    return sorted(done, key=lambda trial: (trial.number in costly, -(trial.value or 0.0)))
 
 
 def _importance(study: Study) -> dict[str, float]:
@@ -296,12 +305,24 @@ def _importance(study: Study) -> dict[str, float]:
 
 
 def _sentence(rows: list[dict[str, Any]], members: int) -> str:
-    best = {name: value for name, value in rows[0].items() if name not in NOT_SETTINGS}
+    best = _settings_of(rows[0])
     shown = ", ".join(
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in best.items()
     )
     several = f" An ensemble of {members} such models fits the time." if members > 1 else ""
-    return f"Chosen by validation among {len(rows)} short trainings: {shown}.{several}"
+    text = f"Chosen by validation among {len(rows)} short trainings: {shown}.{several}"
+    first = [row for row in rows if row["round"] == 1 and row.get("ordinary")]  # the finalists of the second are few
+    mine = [row["ordinary"] for row in first if _settings_of(row) == best]
+    if not mine:
+        return text
+    lost = 1 - mine[0] / max(row["ordinary"] for row in first)
+    if not lost:
+        return f"{text} None of them finds more on ordinary pairs."
+    return f"{text} It finds {lost:.1%} less on ordinary pairs than the short training that finds most there."
+
+
+def _settings_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in NOT_SETTINGS}
 
 
 @contextmanager
