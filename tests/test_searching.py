@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypa
 
 
 def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    epochs = {"mf": 0, "lightgcn": 0}
+    epochs = Counter[str]()
 
     def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
         for _ in range(settings.epochs):
@@ -90,8 +91,25 @@ def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(searching, "try_settings", pretend)
     run = cp.search(split, minutes=0.02, threads=1, refit=False, ensemble=1)
-    assert epochs["lightgcn"] <= 2 * len(searching.WIDTHS) < epochs["mf"]  # a smaller width may be tried again
+    most = 2 * len(searching.WIDTHS) * len(cp.Settings().method.losses)  # a smaller width or a loss may be tried again
+    assert 0 < epochs["lightgcn"] <= most < epochs["mf"]
     assert run.settings["backbone"] == "mf"
+
+
+def test_a_slow_loss_drops_only_itself(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = set[tuple[str, int]]()
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        tried.add((settings.loss, settings.dim))
+        for _ in range(settings.epochs):
+            advance(0.5, 100.0 if settings.loss == "softmax" else 1e-4)  # type: ignore[operator]
+        return [float(np.exp(-abs(settings.negative_power - 0.5)))]
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    run = cp.search(split, minutes=0.02, backbone="mf", threads=1, refit=False, ensemble=1)
+    width = cp.Settings().dim
+    assert {("softmax", width), ("bpr", 2 * width), ("bce", 2 * width)} <= tried
+    assert "softmax" not in {row["loss"] for row in run.settings["search"]["leaderboard"]}
 
 
 def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:

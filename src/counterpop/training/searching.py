@@ -273,12 +273,13 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
 
 
 def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:
-    """Whether this backbone was too slow at this width or a smaller one."""
+    """Whether this backbone was too slow with this loss at this width or a smaller one."""
     from optuna.trial import TrialState
 
     dropped = study.get_trials(deepcopy=False, states=[TrialState.PRUNED])
     rows = (trial.user_attrs["row"] for trial in dropped if "row" in trial.user_attrs)
-    return any(one["backbone"] == row["backbone"] and one["dim"] <= row["dim"] for one in rows)
+    same = (one for one in rows if all(one[name] == row[name] for name in ("backbone", "loss")))
+    return any(one["dim"] <= row["dim"] for one in same)
 
 
 def _ranked(study: Study, price: float | None = None) -> list[FrozenTrial]:
