@@ -6,12 +6,14 @@ import csv
 import json
 import shutil
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from scipy import stats
 
 import counterpop as cp
@@ -21,7 +23,8 @@ from counterpop.cli import main
 from counterpop.comparison import summarise_seeds
 from counterpop.errors import ArtifactError, InputError
 from counterpop.interactions import join
-from counterpop.reporting import comparison_sentences, write_comparison
+from counterpop.reporting import comparison_sentences, comparison_sheet, printed_table, write_comparison
+from counterpop.reporting.tables import format_figure
 from counterpop.uncertainty import resample, unpack
 
 QUICK = ("--dim", 4, "--epochs", 3, "--loss", "bpr", "--negative-power", 0, "--no-refit")
@@ -185,3 +188,14 @@ def test_a_model_that_knows_validation_pairs_is_not_compared_on_them(folder: Pat
         cp.compare([folder / "plain", tmp_path / "knows"], on="valid")
     tuned = cp.tune(cp.load_run(folder / "ours" / "seed-0").run, split, point="gain")  # leaves out validation on test
     assert cp.compare([tuned], split, on="valid").values["model 1"]["recall"] == [tuned.measured["recall"]]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_terminal_shows_every_figure_whole(split: cp.Split, width: int) -> None:
+    found = cp.compare({f"model {n}": [model_of(split, n, 0.5)] for n in range(4)}, split)
+    screen = Console(file=StringIO(), width=width)
+    screen.print(printed_table(comparison_sheet(found)))
+    shown = screen.file.getvalue()
+    assert "…" not in shown
+    for figures in found.figures.values():
+        assert format_figure("recall", figures["recall"]["mean"]) in shown

@@ -39,7 +39,7 @@ def comparison_sheet(found: Comparison) -> Table:
     levels = ", ".join(f"{'*' * n} p < {level:g}" for n, level in enumerate(LEVELS, 1))
     notes = [
         "Mean ± standard deviation over seeds; with one seed, the 95 % interval over users.",
-        f"Stars: {found.first} minus this row is not 0, paired over users, corrected by Holm for all "
+        f"Stars: {found.first} minus this model is not 0, paired over users, corrected by Holm for all "
         f"{sum(map(len, found.differences.values()))} differences ({levels}).",
     ]
     title = f"{part.capitalize()} part, lists of {found.k}, {found.users:,} users"
@@ -65,10 +65,13 @@ def comparison_sentences(found: Comparison) -> list[str]:
 
 
 def printed_table(table: Table) -> rich.table.Table:
-    """A table for the terminal."""
-    shown = rich.table.Table(*table.columns, box=None, pad_edge=False, header_style="bold")
-    for row in table.rows:
-        shown.add_row(*map(format_cell, row))
+    """A table for the terminal: a column for each model, because those fit where eight measures side by side do not."""
+    names, *measures = (
+        [title, *map(format_cell, cells)] for title, *cells in zip(table.columns, *table.rows, strict=True)
+    )
+    shown = rich.table.Table(*(rich.table.Column(name, overflow="fold") for name in names), box=None, pad_edge=False)
+    for cells in measures:
+        shown.add_row(*cells)
     return shown
 
 
