@@ -2,7 +2,9 @@
 
     python experiments/run_cells.py DATA CELLS.json [--test]
 
-CELLS.json holds a list of objects: "data" (the name of a file in DATA), "refit", and settings of `counterpop.train`.
+CELLS.json holds a list of objects: "data" (the name of a file in DATA), "refit", and settings of `counterpop.train`;
+or, with "minutes", of `counterpop.search`, which needs Optuna, and tunes at the point of most gain as the others do.
+"ordinary" is the share of train that is held out as it is.
 Epochs and strengths are chosen on validation; test is measured only with --test, once for each cell. Needs only torch,
 NumPy and SciPy.
 """
@@ -53,7 +55,10 @@ def run_cell(split: cp.Split, cell: dict[str, object], test: bool) -> dict[str, 
     cell = dict(cell)
     device = str(cell.get("device", "cpu"))
     start = time.perf_counter()
-    run = cp.train(split, **{"loss": "bpr", "negative_power": 0.0, "refit": False} | cell)
+    if "minutes" in cell:
+        run = cp.search(split, **cell)
+    else:
+        run = cp.train(split, **{"loss": "bpr", "negative_power": 0.0, "refit": False} | cell)
     seconds = time.perf_counter() - start
     grid = grid_of(run.model, split.train, split.development.valid, device)
     strengths = choose_strengths(grid)
@@ -87,14 +92,14 @@ def main() -> None:
     for cell in json.loads(arguments.cells.read_text()):
         if time.perf_counter() - began > arguments.seconds:
             break
-        name = cell.pop("data")
-        if name not in splits:
-            splits[name] = read_split(arguments.data / f"{name}.npz")
+        at = name, ordinary = cell.pop("data"), cell.pop("ordinary", 0.0)
+        if at not in splits:
+            splits[at] = read_split(arguments.data / f"{name}.npz", ordinary)
         try:
-            found = run_cell(splits[name], cell, arguments.test)
+            found = run_cell(splits[at], cell, arguments.test)
         except cp.CounterpopError as error:
             found = {"error": str(error)}
-        print(json.dumps({"data": name, **cell, **found}), flush=True)
+        print(json.dumps({"data": name, "ordinary": ordinary, **cell, **found}), flush=True)
 
 
 if __name__ == "__main__":

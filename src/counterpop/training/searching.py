@@ -311,10 +311,15 @@ def _sentence(rows: list[dict[str, Any]], members: int) -> str:
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in best.items()
     )
     several = f" An ensemble of {members} such models fits the time." if members > 1 else ""
-    text = f"Chosen by validation among {len(rows)} short trainings: {shown}.{several}"
+    how = (
+        f"Chosen by validation among {len(rows)} short trainings"
+        if len(rows) > 1
+        else "All that the time allowed to try"
+    )
+    text = f"{how}: {shown}.{several}"
     first = [row for row in rows if row["round"] == 1 and row.get("ordinary")]  # the finalists of the second are few
     mine = [row["ordinary"] for row in first if _settings_of(row) == best]
-    if not mine:
+    if not mine or len(rows) == 1:
         return text
     lost = 1 - mine[0] / max(row["ordinary"] for row in first)
     if not lost:
