@@ -53,6 +53,10 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         for power in (0.15, 0.25, 0.5)
     ],
     "ml10m-lightgcn": [BPR | {"backbone": "lightgcn", "dim": 128, "negative_power": 0.5}],
+    "gowalla-lightgcn": [
+        SOFTMAX | {"backbone": "lightgcn", "dim": 64, "batch": 4096, "epochs": 12, "check_every": 3, "logq": logq}
+        for logq in (-0.9, -0.5)
+    ],
 }
 
 
