@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,12 @@ FEW = {"epochs": 20, "check_every": 10, "threads": 1, "ledger_every": 4}
 @pytest.fixture(scope="module")
 def split() -> cp.Split:
     return cp.split_uniform(cp.make_world(300, 150, mean_activity=20, seed=1).log, test=2, valid=2, seed=0)
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock of the search that goes on by 5 ms whenever it is read, so that a busy machine changes nothing."""
+    monkeypatch.setattr(searching, "time", SimpleNamespace(perf_counter=count(0, 0.005).__next__))
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +65,19 @@ def test_a_given_setting_is_kept(split: cp.Split) -> None:
     assert run.embeddings.item_vectors.shape[1] == 2 * 8
 
 
+@pytest.mark.usefixtures("steady")
 def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, tried = tmp_path / "search", list[str]()
     options = {"minutes": 0.05, "storage": journal, "backbone": "mf", "dim": 8, **FEW}
 
-    def count(known: cp.Development, settings: cp.Settings, *rest: object) -> list[float]:
+    def pretend(known: cp.Development, settings: cp.Settings, *rest: object) -> list[float]:
         rest[0](0.5, 0.01)  # type: ignore[operator]
         tried.append(f"{settings.loss} {settings.negative_power} {settings.epochs}")
         if len(tried) == 4:
             raise KeyboardInterrupt
         return [0.1 + len(tried) / 100]
 
-    monkeypatch.setattr(searching, "try_settings", count)
+    monkeypatch.setattr(searching, "try_settings", pretend)
     with pytest.raises(KeyboardInterrupt):
         cp.search(split, **options)
     cp.search(split, **options)
@@ -80,38 +89,41 @@ def test_an_interrupted_search_goes_on(split: cp.Split, tmp_path: Path, monkeypa
         cp.search(split, **options | {"dim": 16})
 
 
+@pytest.mark.usefixtures("steady")
 def test_a_slow_setting_is_dropped(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     epochs = Counter[str]()
 
     def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
-        for _ in range(settings.epochs):
+        for _ in range(min(3, settings.epochs)):
             epochs[settings.backbone] += 1
             advance(0.5, 1e-4 if settings.backbone == "mf" else 100.0)  # type: ignore[operator]
         return [float(np.exp(-abs(settings.negative_power - 0.5)))]
 
     monkeypatch.setattr(searching, "try_settings", pretend)
-    run = cp.search(split, minutes=0.02, threads=1, refit=False, ensemble=1)
+    run = cp.search(split, minutes=0.1, threads=1, refit=False, ensemble=1)
     most = 2 * len(searching.WIDTHS) * len(cp.Settings().method.losses)  # a smaller width or a loss may be tried again
     assert 0 < epochs["lightgcn"] <= most < epochs["mf"]
     assert run.settings["backbone"] == "mf"
 
 
+@pytest.mark.usefixtures("steady")
 def test_a_slow_loss_drops_only_itself(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = set[tuple[str, int]]()
 
     def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
         tried.add((settings.loss, settings.dim))
-        for _ in range(settings.epochs):
+        for _ in range(min(3, settings.epochs)):
             advance(0.5, 100.0 if settings.loss == "softmax" else 1e-4)  # type: ignore[operator]
         return [float(np.exp(-abs(settings.negative_power - 0.5)))]
 
     monkeypatch.setattr(searching, "try_settings", pretend)
-    run = cp.search(split, minutes=0.02, backbone="mf", threads=1, refit=False, ensemble=1)
+    run = cp.search(split, minutes=0.1, backbone="mf", threads=1, refit=False, ensemble=1)
     width = cp.Settings().dim
     assert {("softmax", width), ("bpr", 2 * width), ("bce", 2 * width)} <= tried
     assert "softmax" not in {row["loss"] for row in run.settings["search"]["leaderboard"]}
 
 
+@pytest.mark.usefixtures("steady")
 def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recall on even pairs rises with the power of the negatives, on ordinary ones it falls, by a third at most."""
 
