@@ -172,7 +172,9 @@ def test_some_case_needs_p_values_corrected_for_all_cases() -> None:
 
 
 def test_table4_judges_ratios_with_their_noise() -> None:
-    def verdicts(gradient: float, dice: float, noise: float, datasets: tuple[str, ...] = cost.DATASETS) -> list[str]:
+    def verdicts(
+        gradient: float, dice: float, noise: float, datasets: tuple[str, ...] = cost.DATASETS, negatives: int = 4
+    ) -> list[str]:
         draw = np.random.default_rng(6)
         seconds = {"plain": 1.0, "gradient": gradient, "dice": dice, "macr": 1.3}
         spreads = {
@@ -180,10 +182,12 @@ def test_table4_judges_ratios_with_their_noise() -> None:
             for dataset in datasets
             for n, (method, mean) in enumerate(seconds.items())
         }
-        return [claim.verdict for claim in cost._claims(spreads)]
+        return [claim.verdict for claim in cost._claims(spreads, negatives)]
 
     assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "confirmed", "confirmed", "weaker"]
     assert verdicts(1.5, 1.2, 0.01) == ["not seen", "not seen", "not seen", "not seen"]
+    assert verdicts(1.5, 1.2, 0.01, negatives=1) == ["not seen", "cannot tell", "cannot tell", "cannot tell"]
+    assert verdicts(1.02, 2.6, 0.01, negatives=1) == verdicts(1.02, 2.6, 0.01)  # what holds with one holds with four
     assert verdicts(1.02, 2.6, 0.01, ("netflix",)) == ["cannot tell"] * 4  # one of four cases
     assert set(verdicts(1.02, 1.3, 3.0)) <= {"cannot tell", "not seen"}
 
@@ -243,6 +247,27 @@ def test_popularity_figures_have_the_noise_of_users_and_of_seeds() -> None:
     assert share.draws.std() == pytest.approx(np.hypot(0.01, np.std([0.1, 0.12], ddof=1) / np.sqrt(2)), rel=0.05)
     assert recall.mean == pytest.approx(0.3) and recall.draws.std() == pytest.approx(0.02 / 1.96, rel=0.05)
     assert Cell("ml10m", "mf", "ips").popularity("tail_share") is None
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (0.25, "cannot tell")])
+def test_milder_weights_settle_nothing_about_ips_as_the_paper_has_it(power: float, verdict: str) -> None:
+    def cell(method: str, dataset: str, backbone: str, share: float) -> Cell:
+        groups = [{"recall": share}] * 5
+        intervals = {name: [share - 0.001, share + 0.001] for name in ("tail_share", "group_5_recall")}
+        found = {"tail_share": share, "groups": groups, "intervals": intervals}
+        record = {"adjusted": found, "settings": {"options": {"power": power} if method == "ips" else {}}}
+        return Cell(dataset, backbone, method, records=(record,))
+
+    at = {
+        (b, d, m): cell(m, d, b, share)
+        for b in published.BACKBONES
+        for d in published.DATASETS
+        for m, share in (("ips", 0.2), ("plain", 0.1))
+    }
+    claims = accuracy._of_ips(at, 8)
+    assert [claim.verdict for claim in claims] == [verdict] * 2
+    assert all("in 8 of 8 cases" in claim.evidence for claim in claims)
+    assert ("power of 0.25" in claims[0].evidence) is (power == 0.25)
 
 
 def test_both_bases_are_counted() -> None:

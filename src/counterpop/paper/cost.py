@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from counterpop.uncertainty import RESAMPLES, Spread
 
 DATASETS = ("ml10m", "netflix")
 CHEAP = 0.10  # more than plain training that we still call comparable; the paper has at most 9 %
+THEIR_NEGATIVES = 4  # for each seen item, in DICE as its authors set it
 TIME_STREAM = 705
 SECTION = "V-C2, RQ1(c)"
 CASES = len(BACKBONES) * len(DATASETS)
@@ -37,7 +39,8 @@ def make_table4(bench: Bench) -> Item:
             title = f"{BACKBONE_TITLES[backbone]} {title_of(method)}, {TITLES[dataset]}"
             missing.setdefault(str(error), []).append(title)
             continue
-        negatives.add(record["settings"]["negatives"])
+        if method == "dice":
+            negatives.add(record["settings"]["negatives"])
         on = record["machine"]
         names = f"{', '.join(on['processors'])} ({on['cores']} cores)"
         machines[f"{BACKBONE_TITLES[backbone]} with {record['settings']['device']} on {names}"] = None
@@ -56,8 +59,6 @@ def make_table4(bench: Bench) -> Item:
             f"{TIMED_EPOCHS['lightgcn'] - 1} of LightGCN after a warm-up epoch, with the default settings and without "
             "the time spent measuring validation; intervals from epochs drawn again. They do not cover other programs "
             "that share the machine.",
-            f"Negatives for each seen item: {', '.join(f'{n:g}' for n in sorted(negatives))}. DICE's authors have "
-            "four, which make its epochs longer.",
             "Ratios on the V100 are as printed. For MACR with MF on Netflix, the printed seconds give 1.13.",
         ),
     )
@@ -67,7 +68,7 @@ def make_table4(bench: Bench) -> Item:
         "What a method adds to the time of an epoch.",
         (table,),
         (),
-        tuple(_claims(spreads)),
+        tuple(_claims(spreads, max(negatives, default=THEIR_NEGATIVES))),
         tuple(r for r in rows if r["seconds"] is not None),
         tuple(f"{'; '.join(titles)}: {why}." for why, titles in missing.items()),
     )
@@ -100,7 +101,7 @@ def _row(place: tuple[str, str, str], spreads: dict[tuple[str, str, str], Spread
     }
 
 
-def _claims(spreads: dict[tuple[str, str, str], Spread]) -> list[Claim]:
+def _claims(spreads: dict[tuple[str, str, str], Spread], negatives: int) -> list[Claim]:
     def longer(first: str, second: str) -> tuple[dict[str, Spread], dict[str, float]]:
         ours, theirs = {}, {}
         for backbone, (n, dataset) in itertools.product(BACKBONES, enumerate(DATASETS)):
@@ -119,7 +120,18 @@ def _claims(spreads: dict[tuple[str, str, str], Spread]) -> list[Claim]:
         here, printed = longer(other, OURS)
         ours |= {f"{case}, {title_of(other)}": one for case, one in here.items()}
         theirs |= {f"{case}, {title_of(other)}": one for case, one in printed.items()}
-    claims.append(judge(SECTION, "DICE and MACR take longer than the method.", ours, theirs, of=2 * CASES))
+    others = [judge(SECTION, "DICE and MACR take longer than the method.", ours, theirs, of=2 * CASES)]
     twice = {case: Spread(one.mean - 1, one.draws - 1) for case, one in longer("dice", OURS)[0].items()}
-    claims.append(judge(SECTION, "DICE takes more than twice as long (shown: beyond twice).", twice, of=CASES))
-    return [*claims, judge(SECTION, "DICE is always slower than MACR.", *longer("dice", "macr"), of=CASES)]
+    others.append(judge(SECTION, "DICE takes more than twice as long (shown: beyond twice).", twice, of=CASES))
+    others.append(judge(SECTION, "DICE is always slower than MACR.", *longer("dice", "macr"), of=CASES))
+    return [*claims, *(_with_fewer_negatives(claim, negatives) for claim in others)]
+
+
+def _with_fewer_negatives(claim: Claim, negatives: int) -> Claim:
+    """A DICE that draws fewer negatives than its authors' is cheaper than theirs, so it denies nothing about theirs."""
+    if negatives >= THEIR_NEGATIVES:
+        return claim
+    why = f" DICE has {negatives} negative for each seen item here, its authors {THEIR_NEGATIVES}, so theirs takes longer."
+    return replace(
+        claim, verdict="cannot tell" if claim.verdict == "not seen" else claim.verdict, evidence=claim.evidence + why
+    )
