@@ -184,9 +184,9 @@ def test_table4_judges_ratios_with_their_noise() -> None:
         }
         return [claim.verdict for claim in cost._claims(spreads, negatives)]
 
-    assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "confirmed", "confirmed", "weaker"]
+    assert verdicts(1.02, 2.6, 0.01) == ["confirmed", "stronger", "confirmed", "weaker"]
     assert verdicts(1.5, 1.2, 0.01) == ["not seen", "not seen", "not seen", "not seen"]
-    assert verdicts(1.5, 1.2, 0.01, negatives=1) == ["not seen", "cannot tell", "cannot tell", "cannot tell"]
+    assert verdicts(1.5, 1.2, 0.01, negatives=1) == ["not seen", "not seen", "cannot tell", "cannot tell"]
     assert verdicts(1.02, 2.6, 0.01, negatives=1) == verdicts(1.02, 2.6, 0.01)  # what holds with one holds with four
     assert verdicts(1.02, 2.6, 0.01, ("netflix",)) == ["cannot tell"] * 4  # one of four cases
     assert set(verdicts(1.02, 1.3, 3.0)) <= {"cannot tell", "not seen"}
