@@ -249,6 +249,14 @@ def test_popularity_figures_have_the_noise_of_users_and_of_seeds() -> None:
     assert Cell("ml10m", "mf", "ips").popularity("tail_share") is None
 
 
+def test_popular_items_are_recommended_too_much_if_test_has_fewer_of_them() -> None:
+    found = {"tail_share": 0.3, "intervals": {"tail_share": [0.29, 0.31]}}
+    at = {("mf", d, "plain"): Cell(d, "mf", "plain", records=({"adjusted": found},)) for d in ("ml10m", "netflix")}
+    claim = accuracy._too_popular(at, {"ml10m": 0.4, "netflix": 0.5}, 2)
+    assert claim.verdict == "confirmed" and "on average +0.25 " in claim.evidence  # .7 less .4 and .5
+    assert accuracy._too_popular(at, {"ml10m": 0.9, "netflix": 0.4}, 2).verdict == "not seen"
+
+
 @pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (0.25, "cannot tell")])
 def test_milder_weights_settle_nothing_about_ips_as_the_paper_has_it(power: float, verdict: str) -> None:
     def cell(method: str, dataset: str, backbone: str, share: float) -> Cell:
