@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 import counterpop as cp
 from counterpop.paper.cache import Record
@@ -12,7 +14,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, Candidates, find_method, titl
 from counterpop.paper.published import METRICS
 from counterpop.paper.results import Table
 from counterpop.paper.runs import Bench
-from counterpop.uncertainty import Spread, over_seeds
+from counterpop.uncertainty import Spread, normal, over_seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,27 @@ class Cell:
         """The same as `table3.json` holds it."""
         spread = self.spread(metric, kind)
         return spread.to_json() if spread else None
+
+    def popularity(self, name: str, group: int | None = None) -> Spread | None:
+        """A figure of the lists' popularity, such as "tail_share", or the "frequency" or "recall" of a group.
+
+        Its noise is that of users (a quarter of the 95 % interval's width) and of seeds.
+        """
+        values, errors = [], []
+        for record in self.records:
+            found = record["adjusted"]
+            value = found[name] if group is None else found["groups"][group][name]
+            interval = found["intervals"].get(name if group is None else f"group_{group + 1}_{name}")
+            if value is None or interval is None:
+                return None
+            values.append(value)
+            errors.append((interval[1] - interval[0]) / 3.92)
+        if not values:
+            return None
+        seeds = np.var(values, ddof=1) / len(values) if len(values) > 1 else 0.0
+        error = float(np.sqrt(np.mean(np.square(errors)) + seeds))
+        spread = normal(float(np.mean(values)), error, f"{self.title}{'' if group is None else group}{name}")
+        return replace(spread, seeds=len(values))
 
     @property
     def share_with_test(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from counterpop.uncertainty import RESAMPLES, Spread
 
 DATASETS = ("ml10m", "netflix")
 CHEAP = 0.10  # more than plain training that we still call comparable; the paper has at most 9 %
+THEIR_NEGATIVES = 4  # for each seen item, in DICE as its authors set it
 TIME_STREAM = 705
 SECTION = "V-C2, RQ1(c)"
 CASES = len(BACKBONES) * len(DATASETS)
@@ -27,6 +29,7 @@ def make_table4(bench: Bench) -> Item:
     """Seconds per epoch and their ratio to plain training, next to the published ones."""
     missing: dict[str, list[str]] = {}
     machines: dict[str, None] = {}
+    negatives: set[int] = set()
     timed: dict[tuple[str, str, str], list[float]] = {}
     for backbone, dataset, method in itertools.product(BACKBONES, DATASETS, TIMED):
         try:
@@ -36,6 +39,8 @@ def make_table4(bench: Bench) -> Item:
             title = f"{BACKBONE_TITLES[backbone]} {title_of(method)}, {TITLES[dataset]}"
             missing.setdefault(str(error), []).append(title)
             continue
+        if method == "dice":
+            negatives.add(record["settings"]["negatives"])
         on = record["machine"]
         names = f"{', '.join(on['processors'])} ({on['cores']} cores)"
         machines[f"{BACKBONE_TITLES[backbone]} with {record['settings']['device']} on {names}"] = None
@@ -63,7 +68,7 @@ def make_table4(bench: Bench) -> Item:
         "What a method adds to the time of an epoch.",
         (table,),
         (),
-        tuple(_claims(spreads)),
+        tuple(_claims(spreads, max(negatives, default=THEIR_NEGATIVES))),
         tuple(r for r in rows if r["seconds"] is not None),
         tuple(f"{'; '.join(titles)}: {why}." for why, titles in missing.items()),
     )
@@ -96,7 +101,7 @@ def _row(place: tuple[str, str, str], spreads: dict[tuple[str, str, str], Spread
     }
 
 
-def _claims(spreads: dict[tuple[str, str, str], Spread]) -> list[Claim]:
+def _claims(spreads: dict[tuple[str, str, str], Spread], negatives: int) -> list[Claim]:
     def longer(first: str, second: str) -> tuple[dict[str, Spread], dict[str, float]]:
         ours, theirs = {}, {}
         for backbone, (n, dataset) in itertools.product(BACKBONES, enumerate(DATASETS)):
@@ -110,10 +115,21 @@ def _claims(spreads: dict[tuple[str, str, str], Spread]) -> list[Claim]:
 
     text = "An epoch of the method takes about as long as one of plain training."
     claims = [judge_similar(SECTION, text, longer(OURS, PLAIN)[0], CHEAP, of=CASES)]
-    for other in (method for method in TIMED if method not in (PLAIN, OURS)):
-        claims.append(
-            judge(SECTION, f"{title_of(other)} takes longer than the method.", *longer(other, OURS), of=CASES)
-        )
+    claims.append(judge(SECTION, "MACR takes longer than the method.", *longer("macr", OURS), of=CASES))
     twice = {case: Spread(one.mean - 1, one.draws - 1) for case, one in longer("dice", OURS)[0].items()}
-    claims.append(judge(SECTION, "DICE takes more than twice as long (shown: beyond twice).", twice, of=CASES))
-    return [*claims, judge(SECTION, "DICE is always slower than MACR.", *longer("dice", "macr"), of=CASES)]
+    of_dice = (
+        judge(SECTION, "DICE takes more than twice as long as the method (shown: beyond twice).", twice, of=CASES),
+        judge(SECTION, "DICE is always slower than MACR.", *longer("dice", "macr"), of=CASES),
+    )
+    return [*claims, *(_with_fewer_negatives(claim, negatives) for claim in of_dice)]
+
+
+def _with_fewer_negatives(claim: Claim, negatives: int) -> Claim:
+    """A DICE that draws fewer negatives than its authors' is cheaper than theirs, so it denies nothing about theirs."""
+    if negatives >= THEIR_NEGATIVES:
+        return claim
+    why = (
+        f" Negatives for each seen item: {negatives} here, {THEIR_NEGATIVES} as DICE's authors set it, which is slower."
+    )
+    verdict = "cannot tell" if claim.verdict == "not seen" else claim.verdict
+    return replace(claim, verdict=verdict, evidence=claim.evidence + why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
 from counterpop.paper.ablation import without_normalisation
 from counterpop.paper.cells import Cell, reasons, run_cell
@@ -10,7 +10,7 @@ from counterpop.paper.plan import BACKBONE_TITLES, title_of
 from counterpop.paper.published import BACKBONES, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, Verdict, but, judge, judge_similar, show
 from counterpop.paper.runs import Bench
-from counterpop.uncertainty import LEVELS, Spread, correct, normal
+from counterpop.uncertainty import LEVELS, Spread, correct
 
 GROUPS = ("0–5", "5–10", "10–15", "15–20", "20–100")  # per cent of the items, most popular first
 FIGURES = {"frequency": "Share of recommendations", "recall": "Recall of the group"}
@@ -31,7 +31,7 @@ def make_groups(bench: Bench) -> Item:
         cells += [plain, whole]
         for row, cell in ((row, cell) for row, cell in shown.items() if cell.records):
             for group in range(len(GROUPS)):
-                found = {what: group_spread(cell, group, what) for what in FIGURES}
+                found = {what: cell.popularity(what, group) for what in FIGURES}
                 at |= {(backbone, row, group, what): one for what, one in found.items() if one}
                 rows.append(
                     {"dataset": "ml10m", "backbone": backbone, "method": cell.row_title, "group": GROUPS[group]}
@@ -77,23 +77,6 @@ def _mean(spread: Spread | None) -> float | None:
     return spread.mean if spread else None
 
 
-def group_spread(cell: Cell, group: int, what: str) -> Spread | None:
-    """A figure of a group, with the noise of users (a quarter of the 95 % interval's width) and of seeds."""
-    values, errors = [], []
-    for record in cell.records:
-        value = record["adjusted"]["groups"][group][what]
-        interval = record["adjusted"]["intervals"].get(f"group_{group + 1}_{what}")
-        if value is None or interval is None:
-            return None
-        values.append(value)
-        errors.append((interval[1] - interval[0]) / 3.92)
-    seeds = np.var(values, ddof=1) / len(values) if len(values) > 1 else 0.0
-    spread = normal(
-        float(np.mean(values)), float(np.sqrt(np.mean(np.square(errors)) + seeds)), f"{cell.title}{group}{what}"
-    )
-    return Spread(spread.mean, spread.draws, len(values))
-
-
 def _claims(at: At) -> list[Claim]:
     """What the paper says of each group. Differences are between unpaired figures, so their intervals are wide."""
 
@@ -116,16 +99,15 @@ def _claims(at: At) -> list[Claim]:
             pair = [at.get((backbone, PLAIN, group, what)) for group in (high, low)]
             if pair[0] and pair[1]:
                 falls[f"{BACKBONE_TITLES[backbone]} {what}, group {high + 1} to {low + 1}"] = pair[0].minus(pair[1])
-    apart = less(OURS, PLAIN, (4,)) | {f"{case}, {BARE}": one for case, one in less(BARE, PLAIN, (4,)).items()}
-    similar = [
-        judge_similar(
-            SECTION, f"Group 5: the {what} is similar for all methods.", _only(apart, what), margin, unit="", of=4
-        )
-        for what, margin in SIMILAR.items()
-    ]
+
+    def both(groups: tuple[int, ...], sign: float = 1.0) -> dict[str, Spread]:
+        """The method less plain, with and without normalised users: the paper's text speaks of both."""
+        bare = {f"{case}, {BARE}": one for case, one in less(BARE, PLAIN, groups).items()}
+        return {case: one.times(sign) for case, one in (less(OURS, PLAIN, groups) | bare).items()}
+
     every = tuple(range(len(GROUPS)))
     rarer, better = less(BARE, OURS, every, ("frequency",)), less(OURS, BARE, every, ("recall",))
-    name = title_of(PLAIN)
+    name, cases = title_of(PLAIN), 2 * len(BACKBONES) * len(FIGURES)
     return [
         judge(
             SECTION,
@@ -137,18 +119,18 @@ def _claims(at: At) -> list[Claim]:
         judge(
             SECTION,
             "In group 1 the method recommends less and finds less than plain.",
-            less(PLAIN, OURS, (0,)),
+            both((0,), -1.0),
             unit="",
-            of=len(BACKBONES) * len(FIGURES),
+            of=cases,
         ),
         judge(
             SECTION,
             "In groups 2 to 4 it recommends more and finds more than plain.",
-            less(OURS, PLAIN, (1, 2, 3)),
+            both((1, 2, 3)),
             unit="",
-            of=len(BACKBONES) * len(FIGURES) * 3,
+            of=3 * cases,
         ),
-        *similar,
+        _similar(both((4,)), at, cases),
         judge_some(list(rarer.values()), {case.removesuffix(" recall"): one for case, one in better.items()}),
     ]
 
@@ -166,6 +148,23 @@ def judge_some(rarer: list[Spread], better: dict[str, Spread]) -> Claim:
     verdict: Verdict = "confirmed" if held else "not seen" if pairs and len(denied) == len(pairs) else "cannot tell"
     evidence = f"By how much it recommends less, and finds more: {shown}.{but('Both beyond the noise', held)}"
     return Claim(SECTION, text, verdict, evidence if pairs else "None of the cases could be run.")
+
+
+def _similar(apart: dict[str, Spread], at: At, cases: int) -> Claim:
+    """The claim about group 5. Its figures are small, so shares of plain's are shown as well."""
+    text = (
+        "In group 5 all methods recommend and find about as much (we read: within "
+        f"{SIMILAR['frequency']:g} of all places and {SIMILAR['recall']:g} of recall)."
+    )
+    margins = {case: margin for what, margin in SIMILAR.items() for case in _only(apart, what)}
+    claim = judge_similar(SECTION, text, apart, margins, unit="", of=cases)
+    times = []
+    for backbone, row, group, what in at:
+        plain = at.get((backbone, PLAIN, group, what))
+        if group == len(GROUPS) - 1 and row != PLAIN and plain and plain.mean > 0:
+            one = at[backbone, row, group, what]
+            times.append(f"{BACKBONE_TITLES[backbone]} {what}{f', {BARE}' * (row == BARE)} {one.mean / plain.mean:.2g}")
+    return replace(claim, evidence=f"{claim.evidence}{but('Divided by plain', times)}")
 
 
 def _only(effects: dict[str, Spread], what: str) -> dict[str, Spread]:

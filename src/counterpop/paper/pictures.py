@@ -17,7 +17,7 @@ KNOTS = np.linspace(0.0, 2.0, 11)  # of a line through recall as a function of c
 
 
 def picture_gradients(ledger: cp.Ledger, train: cp.Interactions) -> Record:
-    """Figure 1 by count (Eq. 9 and Algorithm 1) and by slope, in bins of popularity ranks and as means of both groups.
+    """Figure 1 by count (Eq. 8 and Algorithm 1) and by slope, in bins of popularity ranks and as means of both groups.
 
     By count every triple adds the user's vector once; by slope it is weighted by the slope of the loss, which is the
     gradient itself. "cosine_gap" and "norm_gap" are pull less push.

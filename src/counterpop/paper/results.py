@@ -131,22 +131,30 @@ def judge(
 
 
 def judge_similar(
-    section: str, claim: str, effects: Mapping[str, Spread], margin: float, unit: str = "%", of: int = 0
+    section: str,
+    claim: str,
+    effects: Mapping[str, Spread],
+    margin: float | Mapping[str, float],
+    unit: str = "%",
+    of: int = 0,
 ) -> Claim:
     """A claim that every effect is within `margin` of 0: its whole interval must be inside, or outside to deny it.
 
-    The claim is about `of` cases, as in `judge`.
+    Margins may differ by case; the claim's own text then names them. It is about `of` cases, as in `judge`.
     """
     if not effects:
         return Claim(section, claim, "cannot tell", "None of the cases could be run.")
-    inside = [case for case, one in effects.items() if -margin < one.low and one.high < margin]
+    margins = margin if isinstance(margin, Mapping) else dict.fromkeys(effects, margin)
+    inside = [case for case, one in effects.items() if -margins[case] < one.low and one.high < margins[case]]
     left = {  # of the margin; below 0 outside of it
-        case: Spread(margin - abs(one.mean), margin - np.sign(one.mean) * one.draws, one.seeds)
+        case: Spread(margins[case] - abs(one.mean), margins[case] - np.sign(one.mean) * one.draws, one.seeds)
         for case, one in effects.items()
     }
     verdict = judge_cases(len(inside), len(surely_below(left)), len(effects))
     shown = "; ".join(f"{case} {show(one, unit)}" for case, one in effects.items())
-    evidence = f"We call similar what is within {_amount(margin, unit).lstrip('+')} of each other. {shown}."
+    evidence = f"{shown}."
+    if not isinstance(margin, Mapping):
+        evidence = f"We call similar what is within {_amount(margin, unit).lstrip('+')} of each other. {evidence}"
     if len(effects) < of:
         evidence += f" The claim is about {of} cases."
         verdict = "cannot tell" if len(effects) < of / 2 and verdict != "not seen" else verdict
