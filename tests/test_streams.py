@@ -121,6 +121,120 @@ def test_bad_parts_are_named_and_nothing_is_left(scratch: bool, tmp_path: Path) 
     assert {path.name for path in tmp_path.iterdir()} <= {"log", "scratch"}
 
 
+def write_folders(folder: Path, table: pl.DataFrame, *columns: str) -> Path:
+    """As Spark and Hive write a table that is partitioned by columns: these are in the names of the folders only."""
+    for values, rows in table.group_by(columns):
+        inner = folder.joinpath(*(f"{name}={value}" for name, value in zip(columns, values, strict=True)))
+        inner.mkdir(parents=True)
+        for part in range(2):
+            rows.drop(columns)[part::2].write_parquet(inner / f"part-{part:05}-c0ffee.snappy.parquet")
+    return folder
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("scratch", [False, True])
+@pytest.mark.parametrize("columns", [("split",), ("time", "split"), ("item",)])
+def test_columns_in_the_names_of_folders_are_read(columns: tuple[str, ...], scratch: bool, tmp_path: Path) -> None:
+    table = table_of("near").drop("rating")
+    dates = pl.date(2024, 1, 1) + pl.duration(days=pl.col("time"))
+    table = table.with_columns(dates.alias("time")) if "time" in columns else table
+    folder = write_folders(tmp_path / "run=5", table, *columns)  # run is no column: it lies above the folder
+    (tmp_path / "scratch").mkdir()
+    expected = read_interactions(table, time="time")
+    for source in (folder, f"{folder}/*=*/**/*.parquet"):
+        log = read_interactions(source, time="time", scratch=tmp_path / "scratch" if scratch else None)
+        for name in ("user_ids", "item_ids", "user_ix", "item_ix", "time", "part"):
+            assert np.array_equal(getattr(log, name), getattr(expected, name)), name
+    with pytest.raises(InputError, match="has no column 'run', only 'user'"):
+        read_interactions(folder, split="run")
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+@pytest.mark.usefixtures("small")
+def test_a_partitioned_folder_is_read_whole_or_refused(scratch: bool, tmp_path: Path) -> None:
+    table = table_of("near").drop("rating", "time")
+    folder = write_folders(tmp_path / "log", table, "split")
+    (tmp_path / "scratch").mkdir()
+    how: dict[str, Any] = {"scratch": tmp_path / "scratch" if scratch else None}
+    expected = read_interactions(table)
+    more = folder / "split=3" / "part-00002.parquet"
+    table.drop("split").head(0).write_parquet(more)  # an empty partition
+    log = read_interactions(folder, **how)
+    assert np.array_equal(log.item_ix, expected.item_ix) and np.array_equal(log.part, expected.part)
+    unfinished = folder / "_temporary" / "0" / "split=3" / "part-00000.parquet"
+    unfinished.parent.mkdir(parents=True)
+    table.drop("split").write_parquet(unfinished)
+    with pytest.warns(CounterpopWarning, match=r"so 1 parquet files of .* were left out \(first: _temporary/0"):
+        assert read_interactions(folder, **how).merged == expected.merged
+    unfinished.unlink()
+    more.unlink()
+    table.drop("split").head(9).write_parquet(folder / "part-00002.parquet")  # in no folder with a split
+    with pytest.raises(InputError, match=r"column 'split' .* must hold 0 to 3, .* holds nothing"):
+        read_interactions(folder, **how)
+    (folder / "part-00002.parquet").unlink()
+    (folder / "split=2").rename(folder / "split=__HIVE_DEFAULT_PARTITION__")
+    with pytest.raises(InputError, match=r"column 'split' .* must hold 0 to 3, .* holds nothing"):
+        read_interactions(folder, **how)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_damaged_footer_is_refused_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of the last file of the last folder, wherever it was cut off."""
+    folder = write_folders(tmp_path / "log", table_of("near").drop("rating", "time"), "split")
+    last = max(folder.rglob("*.parquet"))
+    good = last.read_bytes()
+    read: list[Any] = []
+    monkeypatch.setattr(pl, "scan_parquet", lambda *args, **named: read.append(args))
+    footer = int.from_bytes(good[-8:-4], "little")
+    for kept in (0, 4, len(good) // 2, len(good) - 8 - footer, len(good) - 8, len(good) - 4, len(good) - 1):
+        last.write_bytes(good[:kept])
+        with pytest.raises(
+            InputError, match=rf"split=3/{last.name} could not be read as parquet: .*; repair it"
+        ) as one:
+            read_interactions(folder, scratch=tmp_path)
+        assert "\n" not in str(one.value) and not read
+
+
+@pytest.mark.parametrize("packed", ["gz", "zst"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "txt"])
+def test_compressed_text_that_was_cut_off_is_refused(kind: str, packed: str, tmp_path: Path) -> None:
+    """Wherever it was cut, even if only the checksum at the end is missing."""
+    table = table_of("near").select("user", "item")
+    lines = "".join(f"{user} {item}\n" for user, item in table.iter_rows())
+    text = {"csv": table.write_csv(), "jsonl": table.write_ndjson(), "txt": lines}[kind].encode()
+    whole = pa.compress(text, codec={"gz": "gzip", "zst": "zstd"}[packed], asbytes=True)
+    file = tmp_path / f"log.{kind}.{packed}"
+    file.write_bytes(whole)
+    log = read_interactions(file)
+    assert len(log) + log.merged == len(table)
+    for kept in (20, len(whole) // 2, len(whole) - 9, len(whole) - 1):
+        file.write_bytes(whole[:kept])
+        with pytest.raises(InputError, match=rf"log.{kind}.{packed} could not be read as .*; repair it") as one:
+            read_interactions(file)
+        assert "\n" not in str(one.value)
+
+
+@pytest.mark.usefixtures("small")
+def test_csv_above_the_limit_of_streaming_loses_nothing(tmp_path: Path) -> None:
+    """It is read into memory as a whole, and split as the same log in parquet is."""
+    table = table_of("near").select("user", "item")
+    folder = write_parts(tmp_path / "log", table)
+    table.write_csv(tmp_path / "log.csv")
+    expected = read_interactions(table)
+    splits = []
+    for source in (folder, tmp_path / "log.csv"):
+        out = tmp_path / f"{source.name}.split"
+        CliRunner().invoke(
+            main, ["split", str(source), "--protocol", "random", "--out", str(out)], catch_exceptions=False
+        )
+        split = cp.load_split(out)
+        assert len(split.train) + len(split.valid) + len(split.test) == len(expected)
+        splits.append(split)
+    for part in ("train", "valid", "test"):
+        one, two = (getattr(split, part) for split in splits)
+        assert np.array_equal(pair_keys(one), pair_keys(two))
+
+
 @pytest.mark.usefixtures("small")
 def test_a_row_without_an_id_is_named(tmp_path: Path) -> None:
     table = table_of("near").with_columns(

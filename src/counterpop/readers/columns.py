@@ -6,14 +6,16 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import polars as pl
 
 from counterpop.errors import CounterpopWarning, InputError
 from counterpop.readers.arrays import open_matrix, open_npz
-from counterpop.readers.ids import clean_ids
+from counterpop.readers.ids import clean_ids, narrow_ids
 from counterpop.readers.lines import open_lines
 from counterpop.readers.sheets import open_sheet
 from counterpop.readers.tables import (
@@ -32,6 +34,7 @@ from counterpop.readers.text import check_size, open_text
 TEXTS = ("csv", "tsv", "inter", "txt", "jsonl", "ndjson")
 EXTENSIONS = (*TEXTS, "parquet", "npz", "xlsx")
 COMPRESSED = (".gz", ".zst")  # text files may end in these as well
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the name of a folder: no value
 PARTS = {"train": 0, "intervened": 1, "valid": 2, "validation": 2, "test": 3, "0": 0, "1": 1, "2": 2, "3": 3}
 
 
@@ -150,22 +153,47 @@ def _named_by(pattern: Path) -> Iterator[Path]:
 
 def _open_files(path: Path) -> Table:
     """All parquet files of a folder, however deep, or all that a pattern such as logs/*.parquet names."""
+    note = ""
     if path.is_dir():
-        files = [file for file in sorted(path.rglob("*.parquet")) if file.is_file()]
+        folder, found = path, [file for file in sorted(path.rglob("*.parquet")) if file.is_file()]
+        files = [file for file in found if not _is_hidden(file.relative_to(path))]
+        if hidden := [file for file in found if file not in {*files}]:
+            note = (
+                f"names that begin with _ or . mark unfinished or internal files, so {len(hidden)} parquet files of "
+                f"{path} were left out (first: {hidden[0].relative_to(path)}); if they are part of the log, rename them"
+            )
         if not files:
             raise InputError(f"{path} is a folder without parquet files; pass the path of one file")
     else:
+        folder = Path(*takewhile(lambda part: not set("*?[") & set(part), path.parts))
         files = [file for file in sorted(_named_by(path)) if file.is_file()]
         if not files:
             raise InputError(f"{path} is missing; pass the path of a file, of a folder of parquet files, or a pattern")
         if any(file.suffix.lower() != ".parquet" for file in files):
             raise InputError(f"a pattern must name parquet files, but {path} names others; pass them one by one")
-    _check_same_columns(files)
-    return open_parquet(f"{path} ({len(files)} files)", files, _missing_parts(files))
+    names = _check_same_columns(files)
+    notes = "; ".join(filter(None, (note, _missing_parts(path, files))))
+    return open_parquet(f"{path} ({len(files)} files)", files, notes, _values_of_folders(folder, files, names))
 
 
-def _check_same_columns(files: Sequence[Path]) -> None:
-    """Raises `InputError` for the first file that is no parquet, or whose columns are not those of the first."""
+def _is_hidden(path: Path) -> bool:
+    """Whether Spark and Hive would not read the file: names that begin with _ or . are those of unfinished work."""
+    return any(part[0] in "_." and "=" not in part for part in path.parts)
+
+
+def _values_of_folders(folder: Path, files: Sequence[Path], names: Sequence[str]) -> dict[str, pl.Series]:
+    """The value of each file in the columns that only the names of its folders hold: day=2024-01-01/part-0.parquet."""
+    named = [
+        {unquote(key): unquote(value) for key, mark, value in (part.partition("=") for part in parts) if mark}
+        for parts in (file.relative_to(folder).parts[:-1] for file in files)
+    ]
+    keys = dict.fromkeys(key for values in named for key in values if key not in names)
+    columns = {key: pl.Series([values.get(key, HIVE_NULL) for values in named]) for key in keys}
+    return {key: narrow_ids(column.replace(HIVE_NULL, None)) for key, column in columns.items()}
+
+
+def _check_same_columns(files: Sequence[Path]) -> list[str]:
+    """The columns; raises `InputError` for the first file that is no parquet, or has others than the first."""
     first: dict[str, pl.DataType] = {}
     for file in files:
         with readable(str(file), "parquet"):
@@ -179,16 +207,17 @@ def _check_same_columns(files: Sequence[Path]) -> None:
                     f"files that are read together must have the same columns, but {file} has {has} where "
                     f"{files[0].name} has {had}; write it again"
                 )
+    return list(first)
 
 
-def _missing_parts(files: Sequence[Path]) -> str:
+def _missing_parts(path: Path, files: Sequence[Path]) -> str:
     """A note if the numbers of files called part-00000 and so on have a gap."""
     numbers = [int(found[1]) for file in files if (found := re.match(r"part-(\d+)", file.name))]
     gaps = sorted({*range(min(numbers, default=0), max(numbers, default=0))} - {*numbers})
     if not gaps or len(numbers) < len(files):
         return ""
     return (
-        f"{len(gaps)} of the parts {min(numbers)} to {max(numbers)} in {files[0].parent} are missing (first: part "
+        f"{len(gaps)} of the parts {min(numbers)} to {max(numbers)} in {path} are missing (first: part "
         f"{gaps[0]}); if they were not empty, write them again"
     )
 

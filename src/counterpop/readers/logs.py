@@ -38,7 +38,8 @@ def read_interactions(
     ignored, and empty rows and columns keep their position). Files are csv (the first line tells whether commas,
     semicolons or tabs separate columns; semicolons go with decimal commas), tsv, RecBole's .inter, .txt or .jsonl, each
     also as .gz or .zst; .xlsx (the first sheet, with the extra `xlsx`); npz of plain arrays; and parquet: a file, a
-    folder, or a pattern such as "logs/*.parquet".
+    folder, or a pattern such as "logs/*.parquet". Folders called column=value below it, as Spark and Hive write them,
+    are columns too.
 
     - `user`, `item`: the columns of ids. The defaults also find `user_id` and `item_id`.
     - `rating`, `min_rating`: rows rated lower are dropped before anything is counted, so users and items that only

@@ -36,7 +36,7 @@ def count_rows(table: Table) -> int:
     if not table.files:
         return 0
     with readable(table.label, "parquet"):
-        return int(pl.scan_parquet(list(table.files), glob=False).select(pl.len()).collect().item())
+        return int(table.scan(table.files).select(pl.len()).collect().item())
 
 
 def stream_interactions(
@@ -93,7 +93,7 @@ def stream_interactions(
 def _text_in_bytes(table: Table, chosen: dict[str, str]) -> set[str]:
     """The sides whose ids are bytes of another length than a UUID in any row, and so text in all of them."""
     with readable(table.label, "parquet"):
-        scan = pl.scan_parquet(list(table.files), glob=False)
+        scan = table.scan(table.files)
         schema = scan.collect_schema()
         sides = {side: name for side in ("user", "item") if schema[name := chosen[side]] == pl.Binary}
         if not sides:
@@ -110,7 +110,7 @@ def _stretches(
     done = 0
     for file in table.files:
         with readable(str(file), "parquet"):
-            scan = pl.scan_parquet(file, glob=False).select(pl.col(name).alias(role) for role, name in chosen.items())
+            scan = table.scan([file]).select(pl.col(name).alias(role) for role, name in chosen.items())
             rows = scan.select(pl.len()).collect().item()
         for at in range(0, rows, STRETCH):
             with readable(str(file), "parquet"):

@@ -16,6 +16,7 @@ from counterpop.readers.pages import check_pages
 
 FOUND_BY_NAME = ("split", "rank", "score")  # roles whose column is used without being asked for
 SECOND_NAMES = {"user": "user_id", "item": "item_id", "name": "title"}  # tried where the default is missing
+PATH = "\0path"  # the column with the path of each row's file, while folders become columns
 _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 FAILURES = (*_POLARS, OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile, zlib.error)
 
@@ -36,6 +37,7 @@ class Table(NamedTuple):
     declared: Mapping[str, str] = {}  # {role: column} where the format itself says what a column is
     note: str = ""  # how the source was read, if another reading was possible
     files: tuple[Path, ...] = ()  # of parquet
+    scan: Callable[[Sequence[Path]], pl.LazyFrame] = pl.LazyFrame  # reads some of these files
     columnar: bool = False  # whether reading one column costs only that column
 
     def choose(self, asked: Roles) -> dict[str, str]:
@@ -66,22 +68,29 @@ def open_frame(label: str, frame: pl.LazyFrame, kind: str = "a table") -> Table:
         return Table(label, frame.collect_schema().names(), take)
 
 
-def open_parquet(label: str, files: Sequence[Path], note: str = "") -> Table:
-    """Parquet files that have the same columns."""
+def open_parquet(label: str, files: Sequence[Path], note: str = "", folders: Mapping[str, pl.Series] = {}) -> Table:
+    """Parquet files that have the same columns; `folders` are further ones with one value for each file."""
     for file in files:
         with readable(str(file), "parquet"):
             check_pages(file)
-    table = open_frame(label, pl.scan_parquet(list(files), glob=False), "parquet")
+    paths = [str(file) for file in files]
+
+    def scan(some: Sequence[Path]) -> pl.LazyFrame:
+        frame = pl.scan_parquet(list(some), glob=False, include_file_paths=PATH if folders else None)
+        more = (pl.col(PATH).replace_strict(paths, of).alias(name) for name, of in folders.items())
+        return frame.with_columns(more).drop(PATH, strict=False)
+
+    table = open_frame(label, scan(files), "parquet")
 
     def take(chosen: dict[str, str]) -> pl.DataFrame:
         try:
             return table.take(chosen)
         except InputError:
             for file in files:  # which of them is damaged?
-                open_frame(str(file), pl.scan_parquet(file, glob=False), "parquet").take(chosen)
+                open_frame(str(file), scan([file]), "parquet").take(chosen)
             raise
 
-    return table._replace(take=take, files=tuple(files), note=note, columnar=True)
+    return table._replace(take=take, files=tuple(files), scan=scan, note=note, columnar=True)
 
 
 def open_pandas(frame: Any) -> Table:
