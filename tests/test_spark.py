@@ -255,6 +255,29 @@ def test_debias_of_an_als_model_brings_only_a_sample_to_the_driver(
     assert collected.rows[-1] == LOG.n_users  # the count does see a whole table
 
 
+def test_what_comes_to_the_driver_does_not_grow_with_the_log(spark: Any, collected: Collected) -> None:
+    """Every user three times: the sample's users have as many rows as before, and each table that comes is as long."""
+    small = replace(cp.make_world(300, 50, exponent=1.0, mean_activity=8, seed=4).log, time=None)
+    users, items = train_als(small, dim=4)
+
+    def collect_all(copies: int) -> list[int]:
+        ids = small.user_ids + small.n_users * np.arange(copies)[:, None]
+        tables = (
+            {"id": ids.ravel(), "features": np.tile(users, (copies, 1)).tolist()},
+            {"id": small.item_ids, "features": items.tolist()},
+            {"user": ids[:, small.user_ix].ravel(), "item": np.tile(small.item_ids[small.item_ix], copies)},
+        )
+        *model, log = (frame_of(spark, pl.DataFrame(table)) for table in tables)
+        del collected.rows[:]
+        fix = cp.spark.debias(tuple(model), log, sample=100)
+        assert len(fix.found.seen.user_ids) == 100
+        return collected.rows.copy()
+
+    once, thrice = collect_all(1), collect_all(3)
+    # fewer items are without any user once held-out pairs are left out; nothing else changes
+    assert all(after <= max(before, small.n_items) for before, after in zip(once, thrice, strict=True))
+
+
 def test_a_later_log_is_the_holdout(spark: Any, model: Any, vectors: Embeddings) -> None:
     rows = np.random.default_rng(0).random(len(LOG)) < 0.7
     rows[LOG.user_starts[:-1]] = True  # so that every user is in the sample
