@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
+import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from itertools import count
@@ -12,6 +16,7 @@ import numpy as np
 import pytest
 
 import counterpop as cp
+from counterpop.errors import ArtifactError
 from counterpop.training import searching
 from counterpop.training.checkpoints import Interrupted
 
@@ -175,3 +180,45 @@ def test_the_last_training_of_a_search_goes_on_as_it_began(split: cp.Split, tmp_
     run = cp.search(split, **options)
     assert seen[0].stage.startswith("train") and seen[0].epoch == 13  # nothing is tried again
     assert run.settings["search"]["leaderboard"][0]["loss"] == run.settings["loss"] == kept.settings["loss"]
+
+
+def stop_in_a_search(split: cp.Split, journal: Path) -> None:
+    asked = itertools.count()
+    with pytest.raises(Interrupted):
+        cp.search(
+            split, minutes=1, storage=journal, backbone="mf", dim=8, should_stop=lambda: next(asked) > 20, **FEW
+        )
+
+
+def test_a_search_goes_on_after_a_full_disk_and_a_kill(split: cp.Split, tmp_path: Path) -> None:
+    """Its journal ends within a line, and Optuna's lock on it is still there."""
+    journal = tmp_path / "search"
+    stop_in_a_search(split, journal)
+    *whole, last = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(whole) + last[:-9])
+    (tmp_path / "search.lock").symlink_to(journal)
+    start = time.perf_counter()
+    cp.search(split, minutes=1e-9, storage=journal, backbone="mf", dim=8, ensemble=1, refit=False, **FEW)
+    assert time.perf_counter() - start < 20  # Optuna would wait for 30 seconds
+    assert journal.read_bytes().startswith(b"".join(whole))
+
+
+@pytest.mark.parametrize("line", [b"\xed\n", b"notes of mine", b'{"op_code":99999}\n', b'{"op_code":[]}\n'])
+def test_a_damaged_journal_is_refused_and_left_as_it_is(split: cp.Split, tmp_path: Path, line: bytes) -> None:
+    journal = tmp_path / "search"
+    journal.write_bytes(line)
+    with pytest.raises(ArtifactError, match="search is damaged, or no search at all; delete it"):
+        cp.search(split, minutes=1e-9, storage=journal, backbone="mf", dim=8, **FEW)
+    assert journal.read_bytes() == line
+
+
+def test_a_journal_has_one_search_at_a_time(split: cp.Split, tmp_path: Path) -> None:
+    code = "import sys, time, counterpop.locks as l\nwith l.locked(sys.argv[1]): print(flush=True); time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", code, tmp_path / "search"], stdout=subprocess.PIPE)
+    assert other.stdout is not None and other.stdout.readline()
+    try:
+        with pytest.raises(cp.InputError, match=f"is being written by process {other.pid}"):
+            cp.search(split, minutes=1e-9, storage=tmp_path / "search", backbone="mf", dim=8, **FEW)
+    finally:
+        other.kill()
+        other.communicate()

@@ -18,6 +18,7 @@ from counterpop.cli.options import check_needed, force_option
 from counterpop.cli.progress import console, output, training_progress
 from counterpop.cli.stopping import leave, stop_requests
 from counterpop.errors import InputError
+from counterpop.locks import locked
 from counterpop.outputs import check_space
 from counterpop.runs import Run
 from counterpop.splits import Development
@@ -158,7 +159,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     help="Train one run for each of this many seeds, from --seed on: OUT/seed-0, OUT/seed-1, ...",
 )
 @click.option("--auto", is_flag=True, help="Search all settings that are not given, for --minutes.")
-@click.option("--minutes", type=float, help="Time for --auto, its last training included. [default: 10]")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Time for --auto, its last training included. [default: 10]",
+)
 @click.option(
     "--price",
     type=click.FloatRange(0, 1),
@@ -207,8 +212,9 @@ def command(
     if seeds is not None:
         if auto:
             raise click.UsageError("--seeds does not go with --auto; search once, then pass the settings it found")
-        return _train_seeds((split, out), (force, resume), quiet, seeds, settings)
-    make = partial(search, minutes=minutes or MINUTES, storage=f"{out}.search") if auto else train
+        with locked(out):
+            return _train_seeds((split, out), (force, resume), quiet, seeds, settings)
+    make = partial(search, minutes=MINUTES if minutes is None else minutes, storage=f"{out}.search") if auto else train
     return _train_once(make, (split, out), (force, resume), quiet, settings)
 
 
@@ -307,9 +313,8 @@ def _train(
     (split, out), (force, resume), stopped = paths, modes, None
     checkpoint = Path(f"{out}.checkpoint")  # kept until the run is saved, as is the journal of a search
     searches, journal = make is not train, Path(f"{out}.search")
-    if force:
-        journal.unlink(missing_ok=True)
-    resume |= searches and journal.exists()  # a search goes on when it is repeated
+    again = force and not resume
+    resume |= searches and not again and journal.exists()  # a search goes on when it is repeated
     if checkpoint.exists() and not (resume or force):
         raise InputError(f"{checkpoint} is left of a stopped training; pass --resume, or --force to start again")
     more: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
@@ -318,6 +323,8 @@ def _train(
     replaces = force or (resume and artifacts.is_interrupted(out))
     with stop_requests() as caught, artifacts.begin_run(out, split, replaces) as (known, fill):
         _check_space(out, known, settings)
+        if again:  # only now: before, it may be that of another process
+            journal.unlink(missing_ok=True)
         more |= {"should_stop": lambda: bool(caught)}
         try:
             with training_progress(quiet) as show:

@@ -238,6 +238,7 @@ def digest(known: Development) -> str:
     """A fingerprint of what a training may use."""
     found = hashlib.sha256()
     parts = [part for part in (known.train, known.valid, known.ordinary) if part is not None]
-    for array in (known.intervened, *(array for part in parts for array in (part.user_ix, part.item_ix))):
+    found.update(repr([(part.n_users, part.n_items, len(part)) for part in parts]).encode())
+    for array in (known.intervened, *(one for part in parts for one in (part.user_ix, part.item_ix, part.weight))):
         found.update(b"" if array is None else np.ascontiguousarray(array).data)
     return found.hexdigest()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from counterpop.errors import InputError, check_settings
+from counterpop.errors import ArtifactError, InputError, check_settings
+from counterpop.locks import locked
 from counterpop.progress import Progress, Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
@@ -25,6 +27,7 @@ from counterpop.training.settings import Settings, TrainOptions
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.storages.journal import JournalStorage
     from optuna.trial import FrozenTrial
 
 ROUNDS = (0.35, 0.2)  # of the time; the rest is for the last training
@@ -336,14 +339,14 @@ def _studies(storage: str | Path | None, given: Mapping[str, Any]) -> Iterator[t
     """The studies of the two rounds, in memory or in a file; Optuna reports only warnings meanwhile."""
     try:
         import optuna
-        from optuna.storages.journal import JournalFileBackend
     except ModuleNotFoundError as error:
         raise InputError("a search needs Optuna: pip install 'counterpop[search]'") from error
-    place = None if storage is None else optuna.storages.JournalStorage(JournalFileBackend(str(storage)))
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        options: dict[str, Any] = {"direction": "maximize", "storage": place, "load_if_exists": True}
+    with ExitStack() as held:
+        held.callback(optuna.logging.set_verbosity, level)
+        options: dict[str, Any] = {"direction": "maximize", "load_if_exists": True}
+        options["storage"] = None if storage is None else held.enter_context(_journal(Path(storage)))
         studies = tuple(optuna.create_study(study_name=f"round {number}", **options) for number in (1, 2))
         before = studies[0].user_attrs.get("given")
         if before not in (None, given):
@@ -358,5 +361,23 @@ def _studies(storage: str | Path | None, given: Mapping[str, Any]) -> Iterator[t
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
                 study.enqueue_trial(trial.params)
         yield studies[0], studies[1]
-    finally:
-        optuna.logging.set_verbosity(level)
+
+
+@contextmanager
+def _journal(path: Path) -> Iterator[JournalStorage]:
+    """Optuna's storage in a file, which only this process may use; a line that a full disk cut short is dropped."""
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+    with locked(path):
+        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)  # Optuna's own, which a killed search leaves
+        damaged = ArtifactError(f"{path} is damaged, or no search at all; delete it to search from the beginning")
+        written = path.read_bytes() if path.exists() else b""
+        if not written.startswith(b'{"op_code":'[: len(written)]):
+            raise damaged
+        if cut := len(written) - written.rfind(b"\n") - 1:
+            os.truncate(path, len(written) - cut)
+        try:
+            storage = JournalStorage(JournalFileBackend(str(path)))
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
+            raise damaged from None
+        yield storage
