@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ CASES: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def split() -> cp.Split:
     return cp.split_intervened(cp.make_world(200, 90, seed=1).log, seed=1)
+
+
+def with_a_new_item(log: cp.Interactions) -> cp.Interactions:
+    return replace(log, item_ids=np.append(log.item_ids, log.item_ids[-1:] + 1))
 
 
 def without_seconds(run: cp.Run) -> list[dict[str, float]]:
@@ -69,6 +74,12 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_refused(split: cp.
     for other in ({"seed": 1}, {"dim": 9}, {"refit": False}):
         with pytest.raises(ArtifactError, match="belongs to a training on other data, with other settings"):
             cp.train(split, **(settings | other), checkpoint=path, resume=True)
+    known = split.development
+    wider = replace(known, **{name: with_a_new_item(getattr(known, name)) for name in ("train", "valid", "ordinary")})
+    heavier = replace(known, valid=replace(known.valid, weight=np.arange(1.0, len(known.valid) + 1)))
+    for changed in (wider, heavier):
+        with pytest.raises(ArtifactError, match="belongs to a training on other data"):
+            cp.train(changed, **settings, checkpoint=path, resume=True)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

@@ -119,6 +119,9 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
         (["--method", "dice", "--option", "margin"], "not a name and a value"),
         (["--method", "cause"], "drawn by intervention"),
         (["--minutes", "1"], "--minutes works only together with --auto"),
+        (["--auto", "--minutes", "0"], "'--minutes': 0.0 is not in the range x>0"),
+        (["--auto", "--minutes", "-1"], "'--minutes': -1.0 is not in the range x>0"),
+        (["--auto", "--minutes", "nan"], "--minutes must be a finite number, got nan"),
     ],
 )
 def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], sentence: str) -> None:
@@ -135,6 +138,14 @@ def test_wrong_options_of_a_method_are_errors(folder: Path, words: list[str], se
         (("recommend", "no", "--out", "x.csv", "--force"), "--force works only together with a folder"),
         (("audit", "--recommendations", "r", "--interactions", "i", "--rank", "a", "--score", "b"), "--rank does not"),
         (("paper", "table1", "--data", "no", "--out", "x", "--device", "cuda"), "--device does not go with table1"),
+        (("paper", "table1", "--data", "no", "--out", "x", "--quick"), "--quick does not go with table1"),
+        (("paper", "table2", "--data", "no", "--out", "x", "--seed", 1), "--seed does not go with table1"),
+        (("paper", "losses", "--data", "no", "--out", "x", "--backbone", "lightgcn"), "only MF is trained"),
+        (
+            ("paper", "figure1", "--data", "no", "--out", "x", "--device", "cuda", "--mf-on-cpu"),
+            "for items with both backbones",
+        ),
+        (("recommend", "no", "--seed", 1), "--seed works only together with --approximate"),
         (("paper", "table4", "--data", "no", "--out", "x", "--seeds", 2), "--seeds has no effect on table4"),
         (("paper", "losses", "--data", "no", "--out", "x", "--candidates", 2), "--candidates has no effect on losses"),
         (

@@ -6,9 +6,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TextIO
 
 import pytest
+from click.testing import CliRunner
 
+import counterpop as cp
+from counterpop import artifacts
+from counterpop.cli import main
 from counterpop.errors import InputError
 from counterpop.locks import locked
 from counterpop.outputs import PREFIX, replacing, temporary
@@ -87,3 +92,39 @@ def test_a_live_lock_without_a_name_is_still_a_lock(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="is being written by another process"), locked(tmp_path / "run"):
             pass
+
+
+def held_by_another(path: Path) -> TextIO:
+    """The lock on a path, as another process would hold it."""
+    file = path.with_name(f"{PREFIX}lock-{path.name}").open("w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("OUT", "train SPLIT --seeds 2 --force --epochs 1 --loss bpr"),
+        ("OUT/seed-0", "train SPLIT --auto --minutes .001 --force"),
+        ("OUT", "paper table2 --data DATA"),
+    ],
+)
+def test_a_second_command_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    split = cp.split_uniform(cp.make_world(120, 60, seed=1).log, test=2, valid=2, seed=0)
+    cp.save_split(split, "SPLIT")
+    cp.save_split(split, "DATA/ml10m")
+    artifacts.begin_seeds("OUT", range(2))
+    cp.save_run(cp.train(split, dim=4, epochs=1, loss="bpr", negative_power=0.0), "OUT/seed-0", split)
+    Path("OUT/seed-0.search").write_text("another process's")
+
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and PREFIX not in path.name}
+
+    before = files()
+    with held_by_another(Path(out)):
+        done = CliRunner().invoke(main, [*words.split(), "--out", out])
+    assert done.exit_code == 1 and f"{out} is being written by another process; wait until it ends" in done.stderr
+    assert files() == before

@@ -481,6 +481,9 @@ def test_the_command_says_how_to_get_the_data(tmp_path: Path) -> None:
     wrong = call("table1", "--data", tmp_path, "--out", tmp_path / "out")
     assert wrong.exit_code == 1
     assert "--how-to-get-data" in wrong.stderr
+    (tmp_path / "gowalla.npz").touch()
+    lost = call("table2", "--data", tmp_path, "--out", tmp_path / "out", "--dataset", "netflix")
+    assert lost.exit_code == 1 and "must hold every --dataset, but it has no netflix" in lost.stderr
     assert call("table9", "--data", tmp_path, "--out", tmp_path).exit_code == 2
     assert call("--data", tmp_path, "--out", tmp_path).exit_code == 2
 

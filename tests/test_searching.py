@@ -185,9 +185,7 @@ def test_the_last_training_of_a_search_goes_on_as_it_began(split: cp.Split, tmp_
 def stop_in_a_search(split: cp.Split, journal: Path) -> None:
     asked = itertools.count()
     with pytest.raises(Interrupted):
-        cp.search(
-            split, minutes=1, storage=journal, backbone="mf", dim=8, should_stop=lambda: next(asked) > 20, **FEW
-        )
+        cp.search(split, minutes=1, storage=journal, backbone="mf", dim=8, should_stop=lambda: next(asked) > 20, **FEW)
 
 
 def test_a_search_goes_on_after_a_full_disk_and_a_kill(split: cp.Split, tmp_path: Path) -> None:

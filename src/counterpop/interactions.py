@@ -208,7 +208,7 @@ def positions(known: Ids, ids: Sequence[Any] | Ids, what: str) -> IntArray:
         missing = as_ids(ids, known, what)[~here]
         raise UnknownIdError(
             f"every {what} must be in the log, but {len(missing)} of {len(ids)} are not "
-            f"(first: {missing[0]!r}); leave them out or read a log that holds them"
+            f"(first: {missing[:1].tolist()[0]!r}); leave them out or read a log that holds them"
         )
     return at.astype(np.int32)
 

@@ -15,6 +15,7 @@ from counterpop.cli import shell
 from counterpop.cli.options import check_only
 from counterpop.cli.progress import console, output
 from counterpop.cli.stopping import leave, stop_requests
+from counterpop.locks import locked
 from counterpop.outputs import check_writable
 from counterpop.paper.datasets import HOW_TO_GET
 from counterpop.paper.making import BEYOND, ITEMS, make_items
@@ -27,10 +28,11 @@ from counterpop.progress import training_bar
 from counterpop.training import Interrupted, Progress
 from counterpop.training.settings import Device
 
-WITHOUT_TRAINING = ("items", "data", "out", "datasets", "quick", "seed", "as_json", "debug")
+WITHOUT_TRAINING = ("items", "data", "out", "datasets", "as_json", "debug")
+MF_ONLY = {"losses", "figure1", "proportion"}
 WITHOUT = {
     "candidates": {"table1", "table2", "table4", "losses"},
-    "lightgcn_candidates": {"table1", "table2", "table4", "losses", "proportion"},
+    "lightgcn_candidates": {"table1", "table2", "table4", *MF_ONLY},
     "seeds": {"table1", "table2", "table4"},
 }
 
@@ -116,7 +118,7 @@ def command(
     check_writable(folder / "index.html")
     stages = [(backbone,)] if backbone else [BACKBONES[:1], BACKBONES]  # all of MF, then the rest
     made, claims = 0, {}
-    with stop_requests() as caught:
+    with locked(folder), stop_requests() as caught:
         for backbones in stages:
             plan = Plan(backbones=backbones, **options)
             watch = (lambda label: nullcontext(None)) if quiet else _watch
@@ -140,9 +142,11 @@ def command(
 
 def _check_usage(items: tuple[str, ...], backbone: str | None, options: dict[str, Any]) -> None:
     """Raises `click.UsageError` if an option has no effect on any of the items."""
-    if options["mf_on_cpu"] and (options["device"] == "cpu" or backbone == "lightgcn"):
-        raise click.UsageError("--mf-on-cpu works only together with --device cuda, and not with --backbone lightgcn")
     asked = set(items)
+    if options["mf_on_cpu"] and (options["device"] == "cpu" or backbone or asked <= MF_ONLY):
+        raise click.UsageError("--mf-on-cpu works only together with --device cuda, for items with both backbones")
+    if backbone == "lightgcn" and asked <= MF_ONLY:
+        raise click.UsageError(f"--backbone lightgcn does not go with {', '.join(sorted(asked))}: only MF is trained")
     if asked <= {"table1", "table2"}:
         check_only(*WITHOUT_TRAINING, beside="table1 and table2, which train nothing")
     source = click.get_current_context().get_parameter_source

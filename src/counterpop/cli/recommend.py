@@ -11,7 +11,7 @@ import numpy as np
 from counterpop import artifacts
 from counterpop.adapters.approximate import build_search
 from counterpop.cli import shell
-from counterpop.cli.options import force_option, k_option, names_options, pop_labels, seed_option
+from counterpop.cli.options import check_needed, force_option, k_option, names_options, pop_labels, seed_option
 from counterpop.cli.progress import console, counting, working
 from counterpop.errors import InputError
 from counterpop.outputs import check_writable, replacing
@@ -56,6 +56,7 @@ def command(
     of train and validation, not of test; of what debias wrote those of its log, not of its holdout.
     In a folder, each part of 65,536 users appears complete or not at all, and parts that are there are kept.
     """
+    check_needed(seed="approximate")
     in_parts = out is not None and Path(out).suffix not in WRITERS
     if in_parts and Path(str(out)).suffix:
         raise InputError(f"--out must end in {', '.join(WRITERS)}, or be a folder without an extension, got {out}")

@@ -102,7 +102,10 @@ class Bench:
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
         self.plan, self.cache, self.tools = plan, Cache(runs), tools or Tools()
-        self.paths = {name: path for name, path in find_datasets(data).items() if name in (datasets or DATASETS)}
+        found = find_datasets(data)
+        if lost := [name for name in datasets if name not in found]:
+            raise cp.InputError(f"{data} must hold every --dataset, but it has no {', '.join(lost)}; leave it out")
+        self.paths = {name: path for name, path in found.items() if name in (datasets or DATASETS)}
         self._watch, self._should_stop = watch, should_stop
         self._splits, self._checksums, self._fitted = dict[str, cp.Split](), dict[str, str](), dict[str, Fitted]()
 
