@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,8 @@ import numpy as np
 import pytest
 
 import counterpop as cp
-from counterpop.errors import ArtifactError
-from counterpop.training import Interrupted
+from counterpop.errors import ArtifactError, CounterpopWarning
+from counterpop.training import Interrupted, checkpoints
 
 QUICK = {"dim": 8, "epochs": 6, "check_every": 2, "threads": 2}
 CASES: list[dict[str, Any]] = [
@@ -114,3 +117,23 @@ def test_a_member_that_is_kept_counts_even_where_the_checkpoint_is_older(split: 
     whole = cp.train(split, **settings)
     assert np.array_equal(run.embeddings.item_vectors, whole.embeddings.item_vectors)
     assert run.settings == whole.settings
+
+
+def test_a_full_disk_ends_no_training(split: cp.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = QUICK | {"loss": "bpr", "negative_power": 0.0}
+    whole = cp.train(split, **settings)
+
+    def fail(path: Path) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(checkpoints, "replacing", fail)
+    monkeypatch.setattr(checkpoints, "SHARE", math.inf)  # every look at validation writes
+    asked = itertools.count()
+    failure = r"x could not be written \(No space left on device\)"
+    with pytest.warns(CounterpopWarning, match=f"{failure}; training goes on") as noted:
+        run = cp.train(split, **settings, checkpoint=tmp_path / "x")
+    assert len(noted) == 1
+    assert np.array_equal(run.final.embeddings.item_vectors, whole.final.embeddings.item_vectors)
+    with pytest.raises(Interrupted, match=f"stopped; .*{failure}") as caught:
+        cp.train(split, **settings, checkpoint=tmp_path / "x", should_stop=lambda: next(asked) >= 3)
+    assert caught.value.run is not None

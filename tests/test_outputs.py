@@ -1,5 +1,6 @@
 """Outputs that appear complete or not at all, and locks that let one writer in."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -99,6 +100,16 @@ def held_by_another(path: Path) -> TextIO:
     file = path.with_name(f"{PREFIX}lock-{path.name}").open("w")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
+
+
+def test_a_lock_on_a_full_disk_has_no_name_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with locked(tmp_path / "run"):
+        assert names_in(tmp_path) == [f"{PREFIX}lock-run"]
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ def _take(path: Path, file: Path) -> int:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])
     text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": since})
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, text.encode(), 0)
+    with suppress(OSError):  # a full disk; the lock holds without a name
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
     return descriptor
 
 

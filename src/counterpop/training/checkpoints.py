@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from counterpop.encoding import to_json
-from counterpop.errors import ArtifactError, CounterpopError
+from counterpop.errors import ArtifactError, CounterpopError, CounterpopWarning
 from counterpop.numbers import NUMBERS
 from counterpop.outputs import replacing
 from counterpop.runs import Model, Run, model_of
@@ -56,6 +57,7 @@ class Checkpoint:
         self._stages: dict[str, dict[str, Any]] = {}
         self._state: State = {}
         self._size = 0  # of the last stage's state, in bytes
+        self._failure = ""  # why the last attempt to write failed
         self._members, self._unwritten = 0, dict[Path, Run]()  # how many have ended, and which are still to be written
         self.best: Model | None = None
         if self.path is None:
@@ -123,9 +125,16 @@ class Checkpoint:
         due = looked and self._spent + self._slowness * guess <= SHARE * (now - self._start)
         stop = self._should_stop()
         if self.path is not None and (stop or due):
-            self._write(self.path, trainee.state() if trainee else {})
+            state, before = trainee.state() if trainee else {}, self._failure
+            try:
+                self._write(self.path, state)
+                self._failure = ""
+            except OSError as error:  # a full disk must not end a training that can go on without
+                self._failure = f"{self.path} could not be written ({error.strerror or error})"
             took = time.perf_counter() - now
             self._spent, self._slowness = self._spent + took, took / guess
+            if self._failure and not before and not stop:
+                warnings.warn(CounterpopWarning(f"{self._failure}; training goes on"), stacklevel=2)
         if stop:
             raise Interrupted(self._sentence())
 
@@ -139,6 +148,8 @@ class Checkpoint:
     def _sentence(self) -> str:
         if self.path is None:
             return "training was stopped"
+        if self._failure:
+            return f"training was stopped; {self._failure}"
         return f"training was stopped; {self.path} has everything to go on from it with --resume"
 
     def _write(self, path: Path, state: State) -> None:
