@@ -134,6 +134,6 @@ def test_a_full_disk_ends_no_training(split: cp.Split, tmp_path: Path, monkeypat
         run = cp.train(split, **settings, checkpoint=tmp_path / "x")
     assert len(noted) == 1
     assert np.array_equal(run.final.embeddings.item_vectors, whole.final.embeddings.item_vectors)
-    with pytest.raises(Interrupted, match=f"stopped; .*{failure}") as caught:
+    with pytest.warns(CounterpopWarning), pytest.raises(Interrupted, match=f"stopped; .*{failure}") as caught:
         cp.train(split, **settings, checkpoint=tmp_path / "x", should_stop=lambda: next(asked) >= 3)
     assert caught.value.run is not None
