@@ -6,7 +6,9 @@ TRITON_INTERPRET=1 runs its kernels without a GPU (its interpreter needs NumPy b
 
 from __future__ import annotations
 
+import itertools
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ import pytest
 
 from builders import random_log
 from counterpop.interactions import Interactions
+from counterpop.runs import Run
+from counterpop.splits import Development
+from counterpop.training import Interrupted, train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.methods import DICE, IPS, MACR, PAAC, Contrast, Method, SimGCL
 from training_cases import BASELINES, LR, SCORES, VARIANTS, assert_same, how_far, settings_for, start_of, triples_of
@@ -420,3 +425,45 @@ def test_users_who_touched_everything_or_nothing_are_left_out() -> None:
         users, _, negatives = sampler.epoch()
         assert set(users.tolist()) == {2, 3} and sampler.triples == 4
         assert set(negatives.tolist()) <= {0, 2, 4}
+
+
+# --- a training that was stopped goes on ---
+
+
+def distance(one: Run, other: Run) -> float:
+    """How far the vectors of two runs lie from each other, over their length."""
+    first, second = (
+        np.concatenate([*run.embeddings.user_vectors, *run.embeddings.item_vectors]) for run in (one, other)
+    )
+    return float(np.linalg.norm(first - second) / np.linalg.norm(first))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"loss": "bpr"},
+        {"loss": "bce", "method": "macr"},
+        {"loss": "softmax"},
+        {"loss": "bce", "backbone": "lightgcn", "edge_dropout": 0.2},
+    ],
+    ids=str,
+)
+def test_a_stopped_training_goes_on(log: Interactions, tmp_path: Path, device: Any, given: dict[str, Any]) -> None:
+    """To the same bits on the CPU; on a GPU as near as two trainings that were left alone are to each other."""
+    held = np.arange(len(log)) % 5 == 0
+    known = Development(log.rows(~held), log.rows(held))
+    settings: dict[str, Any] = {"dim": 12, "epochs": 5, "check_every": 5, "engine": "torch", "threads": 1}
+    settings |= {"negative_power": 0.0, "device": device, "progress": False} | given
+    whole, again = train(known, **settings), train(known, **settings)
+    stops = 0
+    while True:
+        asked = itertools.count()
+        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= 1}  # noqa: B023
+        try:
+            run = train(known, **settings, **more)
+            break
+        except Interrupted:
+            stops += 1
+    assert stops > 2 and [entry["epoch"] for entry in run.history] == [entry["epoch"] for entry in whole.history]
+    assert distance(whole, run) <= (0 if device == "cpu" else 1e-5 + 3 * distance(whole, again))
