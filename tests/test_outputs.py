@@ -102,6 +102,38 @@ def held_by_another(path: Path) -> TextIO:
     return file
 
 
+def test_links_that_lead_to_themselves_are_a_sentence(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    (tmp_path / "log.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(20) for i in range(u, 30)))
+    for words in (
+        ("split", tmp_path / "log.csv", "--protocol", "random", "--out", loop / "split"),
+        ("split", loop, "--protocol", "random", "--out", tmp_path / "split"),
+        ("train", loop, "--out", loop),
+        ("evaluate", loop),
+        ("report", loop, "--out", loop),
+        ("compare", loop, loop),
+        ("debias", "--model", loop, "--interactions", loop, "--out", loop),
+        ("audit", "--recommendations", loop, "--interactions", loop, "--html", loop),
+    ):
+        done = CliRunner().invoke(main, list(map(str, words)))
+        assert done.exit_code == 1 and "unexpected failure" not in done.stderr, words
+
+
+def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff")
+    with pytest.raises(InputError, match=r"xff' must be a path in UTF-8"), replacing(path):
+        pass
+    assert names_in(tmp_path) == []
+
+
+def test_a_pipe_in_place_of_a_manifest_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json")
+    words = [sys.executable, "-m", "counterpop", "evaluate", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "it has no manifest.json" in done.stderr
+
+
 def test_a_lock_on_a_full_disk_has_no_name_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -346,6 +346,9 @@ def test_what_another_version_wrote_is_written_again(out: Path, tmp_path: Path) 
     del content["made"]["plan"]["mf_on_cpu"], content["checksum"]
     path.write_text(json.dumps(content))
     assert not writing.is_written(item, tmp_path, {}) and writing.read_items(tmp_path, ["table1"]) == []
+    for odd in ({}, {"made": None}, {"made": {"plan": []}}, {"made": content["made"]}, content | {"made": {}}):
+        path.write_text(json.dumps(odd))
+        assert not writing.is_written(item, tmp_path, {}) and writing.read_items(tmp_path, ["table1"]) == []
 
 
 def test_an_intervened_part_is_drawn_evenly_and_leaves_train_as_it_is(data: Path) -> None:

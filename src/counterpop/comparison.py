@@ -15,6 +15,7 @@ from counterpop.errors import InputError
 from counterpop.evaluation import Evaluation, Measures, On, evaluate
 from counterpop.interactions import pair_keys
 from counterpop.metrics.resampling import PER_USER
+from counterpop.outputs import place_of
 from counterpop.presentation import Pictured
 from counterpop.recommender import Recommender
 from counterpop.splits import Split
@@ -102,7 +103,7 @@ def _named(subjects: Mapping[str, Subject] | Sequence[Subject]) -> dict[str, Sub
     if isinstance(subjects, Mapping):
         named = dict(subjects)
     else:
-        names = [Path(one).resolve().name if isinstance(one, str | Path) else "" for one in subjects]
+        names = [place_of(one).name if isinstance(one, str | Path) else "" for one in subjects]
         full = [
             f"model {n}" if not name else name if names.count(name) == 1 else str(one)
             for n, (name, one) in enumerate(zip(names, subjects, strict=True), 1)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from counterpop.errors import InputError
-from counterpop.outputs import PREFIX, make_folder
+from counterpop.outputs import PREFIX, make_folder, place_of
 
 _HELD: dict[Path, int] = {}  # which thread of this process holds a lock: it may take the same one again
 
@@ -22,7 +22,7 @@ _HELD: dict[Path, int] = {}  # which thread of this process holds a lock: it may
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
     """The only right to write `path`, for this thread; `InputError` says who has it already."""
-    path = Path(path).resolve()
+    path = place_of(path)
     if _HELD.get(path) == threading.get_ident():
         yield
         return

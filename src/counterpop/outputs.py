@@ -19,6 +19,11 @@ LEAST_SPACE = 1 << 16  # bytes that must be free to begin
 LONGEST_NAME = 200  # characters of a name that are kept in the temporary one
 
 
+def place_of(path: str | Path) -> Path:
+    """The path without links. `Path.resolve` may raise RuntimeError for links that lead to themselves."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary path to write; on exit it takes the place of `path`. After an error `path` is as it was."""
@@ -28,7 +33,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # a device or a pipe
         yield path
         return
-    path = path.resolve()  # a link stays and its target is replaced
+    path = place_of(path)  # a link stays and its target is replaced
     with temporary(path) as part:
         yield part
         flush(part)
@@ -42,6 +47,8 @@ def temporary(path: Path, folder: bool = False) -> Iterator[Path]:
 
     It is locked as long as this process lives, so that `sweep` can tell it from what a killed process left.
     """
+    if os.fsencode(path) != str(path).encode(errors="replace"):
+        raise InputError(f"{os.fsencode(path)!r} must be a path in UTF-8; choose another name")
     make_folder(path.parent)
     sweep(path.parent)
     while True:
@@ -75,13 +82,13 @@ def check_writable(path: str | Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder; pass the path of a file")
     if path.is_file() or not path.exists():
-        with temporary(path.resolve()) as part:
+        with temporary(place_of(path)) as part:
             part.write_bytes(bytes(LEAST_SPACE))
 
 
 def check_space(path: str | Path, needed: int) -> None:
     """Raises before the work, not after it, if the disk has less than this many bytes left."""
-    free = shutil.disk_usage(Path(path).resolve().parent).free
+    free = shutil.disk_usage(place_of(path).parent).free
     if free < needed:
         raise InputError(f"{path} needs about {needed / 1e6:,.1f} MB, but the disk has {free / 1e6:,.1f} MB left")
 

@@ -20,7 +20,7 @@ import platform
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -37,7 +37,7 @@ from counterpop import __version__
 from counterpop.encoding import to_json
 from counterpop.errors import ArtifactError, InputError
 from counterpop.locks import locked
-from counterpop.outputs import flush, temporary
+from counterpop.outputs import flush, place_of, temporary
 
 FORMAT = 3  # since 2 a model has its dials in its file, since 3 a manifest has its own checksum; 1 and 2 are still read
 MANIFEST = "manifest.json"
@@ -95,7 +95,7 @@ def replaced(
     `content` goes into the manifest; `known` has checksums that need not be computed again. Both are taken as they are
     on exit. Files in the old folder that are not ours are kept, outside the manifest.
     """
-    path = path.resolve()  # a link stays and its target is replaced
+    path = place_of(path)  # a link stays and its target is replaced
     with locked(path):
         check_target(path, kind)
         with temporary(path, folder=True) as new:
@@ -267,10 +267,10 @@ def same_version(path: Path, manifest: Mapping[str, Any]) -> bool:
 
 
 def _manifest_bytes(folder: Path, kinds: tuple[str, ...]) -> bytes:
-    try:
-        return (folder / MANIFEST).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise ArtifactError(f"{folder} is not {_a(' or '.join(kinds))} folder: it has no {MANIFEST}") from None
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if (folder / MANIFEST).is_file():  # a pipe would be waited for
+            return (folder / MANIFEST).read_bytes()
+    raise ArtifactError(f"{folder} is not {_a(' or '.join(kinds))} folder: it has no {MANIFEST}")
 
 
 def _a(kind: str) -> str:

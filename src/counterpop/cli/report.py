@@ -19,7 +19,7 @@ from counterpop.cli.options import (
     users_option,
 )
 from counterpop.cli.progress import output, working
-from counterpop.outputs import check_writable
+from counterpop.outputs import check_writable, place_of
 from counterpop.reporting import summarise, write_report
 
 
@@ -44,7 +44,7 @@ def command(runs: tuple[str, ...], out: str, k: int, seed: int, quiet: bool, **o
     how: dict[str, Any] = {"columns": pop_given_columns(options), "about": about}
     how |= {name: options[name] for name in ("holdout", "users")}
     check_writable(out)
-    names = [Path(path).resolve().name for path in runs]
+    names = [place_of(path).name for path in runs]
     reports = []
     for path, name in zip(runs, names, strict=True):
         with working(f"measuring {path}"):

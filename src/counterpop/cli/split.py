@@ -13,7 +13,7 @@ from counterpop import artifacts
 from counterpop.cli import shell
 from counterpop.cli.options import force_option, log_options, pop_columns
 from counterpop.cli.progress import fraction, output, working
-from counterpop.outputs import temporary
+from counterpop.outputs import place_of, temporary
 from counterpop.readers import read_interactions
 from counterpop.splits import PROTOCOLS, Carve, Split, split_from_logs
 
@@ -94,7 +94,7 @@ def command(data: str | None, train: str | None, out: str, force: bool, quiet: b
     if (data is None) == (train is None) or (data is None) == (options["protocol"] is not None):
         raise click.UsageError("give DATA and --protocol, or one file each as --train and --test")
     _check_usage(data, options)
-    with artifacts.claimed(out, "split", force), temporary(Path(out).resolve(), folder=True) as scratch:
+    with artifacts.claimed(out, "split", force), temporary(place_of(out), folder=True) as scratch:
         split, n_rows = _split_log(data, columns, options, scratch) if data else _split_files(train, columns, options)
         source = click.get_current_context().get_parameter_source
         if source("carve") != ParameterSource.DEFAULT and split.manifest.drawn == "given":

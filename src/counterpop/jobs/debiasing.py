@@ -13,6 +13,7 @@ from counterpop.artifacts import claimed, find_sources, load_with_manifest, save
 from counterpop.debiasing import Debiasing, DebiasOptions, DebiasSettings, debias
 from counterpop.drift import Drift, check_drift
 from counterpop.errors import ArtifactError, InputError
+from counterpop.outputs import place_of
 from counterpop.readers import LabelSources, read_interactions
 from counterpop.reporting import debiasing_page
 
@@ -46,7 +47,7 @@ def debias_files(
         found = debias(**vectors, interactions=log, holdout=later, **settings)
         chosen.report("writing")
         paths = vars(sources) | {"interactions": interactions, "holdout": holdout}
-        origin: dict[str, Any] = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
+        origin: dict[str, Any] = {name: str(place_of(path)) for name, path in paths.items() if path}
         origin |= {"columns": dict(columns), "target": found.target, "floor": found.floor, "k": found.k}
         origin |= {"point": chosen.point, "price": chosen.price}
         adjusted = adjust(found.embeddings, found) if write_vectors else None

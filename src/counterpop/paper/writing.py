@@ -108,7 +108,14 @@ def _held(out: Path, name: str) -> dict[str, Any] | None:
         return None
     content = unseal(path)
     known = {field.name for field in fields(Plan)}
-    return content if content["made"]["plan"].keys() == known and "sources" in content["made"] else None
+    try:
+        made = content["made"]
+        same = (
+            made["plan"].keys() == known and "sources" in made and isinstance(made["runs"], dict) and "item" in content
+        )
+    except (LookupError, TypeError, AttributeError):
+        return None
+    return content if same else None
 
 
 def write_overview(out: Path, order: Sequence[str]) -> None:
