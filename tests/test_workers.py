@@ -166,3 +166,14 @@ def test_a_worker_that_cannot_start_gives_one_sentence(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "model.safetensors was changed after writing" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_workers_end_quietly_when_the_first_process_is_killed(tmp_path: Path) -> None:
+    run = save_random(tmp_path / "run", 0)
+    words = [sys.executable, "-m", "counterpop", "serve", str(run), "--port", "0", "--workers", "2"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("http://" in line for line in process.stderr)
+        process.kill()
+        rest = process.stderr.read()  # until the last worker has ended
+    assert "Traceback" not in rest

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
@@ -130,8 +131,12 @@ def _run(work: Work, bound: socket.socket, number: int, pipe: Pipe) -> None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
+    def tell(said: dict[str, Any]) -> None:
+        with suppress(BrokenPipeError):  # the process that started this one was killed
+            pipe.send(said)
+
     threading.Thread(target=follow, daemon=True).start()
     try:
-        work(bound, number, pipe.send)
+        work(bound, number, tell)
     except (CounterpopError, OSError, MemoryError) as error:
-        pipe.send({"failed": str(error)})
+        tell({"failed": str(error)})
