@@ -119,6 +119,7 @@ def test_baselines_and_corrections_from_train_to_report(folder: Path) -> None:
         (["--method", "dice", "--option", "margin"], "not a name and a value"),
         (["--method", "cause"], "drawn by intervention"),
         (["--minutes", "1"], "--minutes works only together with --auto"),
+        (["--threads", "100000"], "'--threads': 100000 is not in the range 1<=x<=1024"),
         (["--auto", "--minutes", "0"], "'--minutes': 0.0 is not in the range x>0"),
         (["--auto", "--minutes", "-1"], "'--minutes': -1.0 is not in the range x>0"),
         (["--auto", "--minutes", "nan"], "--minutes must be a finite number, got nan"),
@@ -666,3 +667,8 @@ def test_the_commands_ask_about_unclear_text_and_take_the_answer(tmp_path: Path)
     assert split["pairs"] > len(log)
     fixed = call("debias", "--check", tmp_path / "fix", "--interactions", path)  # the layout was recorded
     assert fixed.exit_code == 0, fixed.stderr
+
+
+def test_a_number_of_pairs_that_no_item_has_is_a_sentence(folder: Path, tmp_path: Path) -> None:
+    words = "--protocol", "uniform", "--user", "who", "--item", "what", "--test", 10**20, "--out", tmp_path / "x"
+    assert "--test must be a number of pairs of every item" in call("split", folder / "log.csv", *words).stderr

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,7 +30,7 @@ def split() -> cp.Split:
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock of the search that goes on by 5 ms whenever it is read, so that a busy machine changes nothing."""
-    monkeypatch.setattr(searching, "time", SimpleNamespace(perf_counter=count(0, 0.005).__next__))
+    monkeypatch.setattr(searching, "time", SimpleNamespace(perf_counter=itertools.count(0, 0.005).__next__))
 
 
 @pytest.fixture(scope="module")

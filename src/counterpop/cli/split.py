@@ -28,7 +28,7 @@ class Amount(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return int(value) if str(value).isdigit() and int(value) > 0 else float(value)
+            return int(value) if str(value).isdigit() and 0 < int(value) < 1 << 31 else float(value)
         except ValueError:
             self.fail(f"{value!r} is not a number", param, ctx)
 

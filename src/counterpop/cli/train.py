@@ -30,6 +30,7 @@ from counterpop.training.methods import METHODS, Method, make_method
 
 DEFAULT = Settings()
 MINUTES = 10.0
+MOST_THREADS = 1024
 BY_BACKBONE = {backbone.name: Settings(backbone=backbone.name) for backbone in BACKBONES if backbone.builtin}
 LOSSES = sorted({loss for method in METHODS for loss in method.losses}, reverse=True)
 ONE_LOSS = ", ".join(f"{method.name} always uses {method.losses[0]}" for method in METHODS if len(method.losses) == 1)
@@ -151,7 +152,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @number("ledger_every", "Record one triple in this many in the ledger.")
 @number("check_every", "Epochs between two looks at validation.")
 @number("patience", "Looks without an improvement before training stops.")
-@click.option("--threads", type=click.IntRange(min=1), help="Cores to use. [default: all]")
+@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="Cores to use. [default: all]")
 @number("seed", "The same seed and number of threads give identical results.")
 @click.option(
     "--seeds",
