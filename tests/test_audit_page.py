@@ -381,3 +381,11 @@ def test_what_would_be_ignored_or_is_missing_is_refused(folder: Path) -> None:
     (folder / "strangers.csv").write_text("user,age\n99999,60+\n")
     refused = call(*given, "--attributes", folder / "strangers.csv", "--attribute", "age")
     assert refused.exit_code == 1 and "must hold users of the log" in refused.stderr
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
+    """The log is not even opened: it does not exist."""
+    words = ("audit", "--recommendations", folder / "lists.csv", "--interactions", folder / "nowhere.csv")
+    for option, place in (("--csv", "log.csv"), ("--html", "log.csv/page.html"), ("--out", "log.csv/lists.json")):
+        refused = call(*words, option, folder / place)
+        assert refused.exit_code == 1 and "log.csv is a file" in refused.stderr, option

@@ -150,6 +150,8 @@ def command(runs: tuple[str, ...], quiet: bool, **options: Any) -> dict[str, Any
     for name in ("html", "out", "junit"):
         if options[name]:
             check_writable(options[name])
+    if options["csv"]:
+        check_writable(Path(options["csv"]) / "measures.csv")
     rules, stated = options["fail_if"], read_statements(options["declared"]) if options["declared"] else {}
     with working("reading and measuring"):
         subject = _audit(runs, options)
