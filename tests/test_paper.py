@@ -130,7 +130,7 @@ def test_what_is_missing_is_shown_as_missing_and_never_as_zero(out: Path) -> Non
     text = (out / "table3.md").read_text()
     assert "| Gowalla | gradient | missing |" in text
     assert "no data set gowalla in the data folder" in text
-    assert "lightgcn was left out by --backbone" in text
+    assert "all of LightGCN Gowalla: lightgcn was left out by --backbone" in text
     item = json.loads((out / "items" / "table3.json").read_text())["item"]
     bars = {series["name"]: series["y"] for series in item["figures"][0]["series"]}
     assert bars["plain"][3] is None  # no bar for Gowalla

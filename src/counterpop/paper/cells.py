@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,9 +158,15 @@ def searched_table(cells: list[Cell]) -> Table:
 
 
 def reasons(cells: list[Cell]) -> tuple[str, ...]:
-    """The missing cells, one sentence per reason."""
-    by_reason: dict[str, list[str]] = {}
+    """The missing cells, one sentence per reason; places of which nothing is there as one."""
+    by_reason: dict[str, list[Cell]] = {}
     for cell in cells:
         if cell.missing is not None:
-            by_reason.setdefault(cell.missing, []).append(cell.title)
-    return tuple(f"{'; '.join(titles)}: {why}." for why, titles in by_reason.items())
+            by_reason.setdefault(cell.missing, []).append(cell)
+    rows = Counter(cell.place for cell in cells)
+    sentences = []
+    for why, missing in by_reason.items():
+        lost = Counter(cell.place for cell in missing)
+        names = (f"all of {cell.place}" if lost[cell.place] == rows[cell.place] > 1 else cell.title for cell in missing)
+        sentences.append(f"{'; '.join(dict.fromkeys(names))}: {why}.")
+    return tuple(sentences)
