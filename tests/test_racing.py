@@ -64,9 +64,9 @@ def test_what_the_user_names_is_not_raced(split: Split) -> None:
     assert given["loss"] == "bce"
 
 
-def test_softmax_is_raced_where_it_takes_minutes_and_nothing_given_is_its_own(split: Split) -> None:
-    """It has other epochs, so this is a whole default training: narrow, with the fewest users there are."""
-    run = train(split, refit=False, dim=4, threads=1)
+def test_softmax_is_raced_for_a_price_where_it_takes_minutes_and_nothing_given_is_its_own(split: Split) -> None:
+    """It has other epochs, so these are whole default trainings: narrow, with the fewest users there are."""
+    run = train(split, refit=False, dim=4, threads=1, price=0.05)
     tried = run.settings["race"]["tried"]
     assert [(row["loss"], row["logq"], row["temperature"]) for row in tried[8:]] == [
         ("softmax", 1.0, 0.15),
@@ -77,6 +77,8 @@ def test_softmax_is_raced_where_it_takes_minutes_and_nothing_given_is_its_own(sp
     assert set(tried[0]) == set(tried[8]) >= {"loss", "negative_power", "logq", "temperature", "valid"}
     assert "lr" not in tried[0] and "loss softmax, temperature 0.15, logq 1.0: " in run.settings["race"]["sentence"]
     assert {row["epochs"] for row in tried[8:]} == {Settings(loss="softmax").epochs}
+    within = train(split, refit=False, dim=4, threads=1).settings["race"]["tried"]
+    assert [row["loss"] for row in within] == ["bpr"] * 4 + ["bce"] * 4
     few = 1000
     assert len(candidates_of({"dim": 4}, None, few)) == 11
     assert len(candidates_of({"dim": 4}, None, SLOW_PAIRS + 1)) == 8

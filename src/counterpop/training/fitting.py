@@ -60,9 +60,10 @@ def train(
 
     Keywords are the fields of `Settings`; `method` is a name or a value such as `DICE(margin=20)`, built in or your own
     (see `Method`). If `loss` or `negative_power` is not given and the method has a choice, short trainings are compared
-    on validation first (see `race`), for a tenth of a training each, or some ten seconds in all for a small log. MF on
-    the CPU with at most 2 million pairs also races softmax, unless you name a setting that it has another default for.
-    Negatives by popularity that cost more than `price` of ordinary recall (.05 if not given) come last.
+    on validation first (see `race`), for a tenth of a training each, or some ten seconds in all for a small log.
+    Negatives by popularity that cost more than `price` of ordinary recall (.05 if not given) come last. If `price` is
+    given, or there is no ordinary part, MF on the CPU with at most 2 million pairs also races softmax, which takes
+    minutes, unless you name a setting that it has another default for.
     `settings["race"]` of the run says what was tried.
 
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
@@ -88,7 +89,8 @@ def train(
     """
     known = split.development if isinstance(split, Split) else split
     check_settings(settings, _NAMES, inspect.signature(train).parameters)
-    candidates = candidates_of(dict(settings), encoder, len(known.train))
+    limited = price is None and known.ordinary is not None  # in which case softmax takes minutes and finds no more
+    candidates = candidates_of(dict(settings), encoder, math.inf if limited else len(known.train))
     if _least_budget(candidates) * candidates[0].epochs < LEAST_EPOCHS * len(candidates):
         candidates = candidates[:1]
     check_price(price, known)
