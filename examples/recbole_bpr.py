@@ -13,6 +13,7 @@ from recbole.config import Config  # noqa: E402
 from recbole.data import create_dataset, data_preparation  # noqa: E402
 from recbole.model.general_recommender import BPR  # noqa: E402
 from recbole.trainer import Trainer  # noqa: E402
+from recbole.utils import init_seed  # noqa: E402
 
 import counterpop as cp  # noqa: E402
 from counterpop.adapters.recbole import vectors_of  # noqa: E402
@@ -26,8 +27,8 @@ with tempfile.TemporaryDirectory() as folder:
     settings = {
         "data_path": folder,
         "checkpoint_dir": folder,
-        "epochs": 3,
-        "eval_step": 3,
+        "epochs": 20,
+        "eval_step": 20,
         "embedding_size": 16,
         "use_gpu": False,
         "load_col": {"inter": ["user_id", "item_id"]},
@@ -35,6 +36,7 @@ with tempfile.TemporaryDirectory() as folder:
         "show_progress": False,
     }
     config = Config(model="BPR", dataset="shop", config_dict=settings)
+    init_seed(config["seed"], reproducibility=True)
     dataset = create_dataset(config)
     train, valid, _ = data_preparation(config, dataset)
     trainer = Trainer(config, BPR(config, getattr(train, "dataset")))  # noqa: B009 -- RecBole has no types
