@@ -94,10 +94,9 @@ def _row(cell: Cell, n: int) -> dict[str, Any]:
     }
 
 
-def _place(cell: Cell, kinds: tuple[str, str] = ("head-mean", "mean")) -> int:
-    """Where the estimators of items and users are these, by default mean vectors on both sides; -1 if nowhere."""
-    there = [(one["item"], one["user"]) for one in cell.estimated[0]["estimators"]]
-    return there.index(kinds) if kinds in there else -1
+def _place(cell: Cell) -> int:
+    """Where the estimators have mean vectors on both sides."""
+    return [(one["item"], one["user"]) for one in cell.estimated[0]["estimators"]].index(("head-mean", "mean"))
 
 
 def _cells_of(row: dict[str, Any]) -> list[Any]:
@@ -146,10 +145,9 @@ def _determined(cells: list[Cell]) -> Claim:
     """Whether vectors point where their accumulated gradients do, in the mean over each side."""
     effects = {}
     for cell in cells:
-        for side, kinds in (("items", ("head-mean", "ledger")), ("users", ("ledger", "mean"))):
-            place = _place(cell, kinds)
-            at = ("items", "users").index(side)
-            found = [record["estimators"][place]["cosines"][at] for record in cell.estimated] if place >= 0 else []
+        for at, (side, *kinds) in enumerate((("items", "head-mean", "ledger"), ("users", "ledger", "mean"))):
+            every = (one for record in cell.estimated for one in record["estimators"])
+            found = [one["cosines"][at] for one in every if [one["item"], one["user"]] == kinds]
             if len(found) > 1:
                 error = float(np.std(found, ddof=1) / np.sqrt(len(found)))
                 one = normal(float(np.mean(found)) - PARALLEL, error, f"{cell.place}{side}")

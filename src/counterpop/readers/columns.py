@@ -157,7 +157,7 @@ def _open_files(path: Path) -> Table:
     if path.is_dir():
         folder, found = path, [file for file in sorted(path.rglob("*.parquet")) if file.is_file()]
         files = [file for file in found if not _is_hidden(file.relative_to(path))]
-        if hidden := [file for file in found if file not in {*files}]:
+        if hidden := sorted({*found} - {*files}):
             note = (
                 f"names that begin with _ or . mark unfinished or internal files, so {len(hidden)} parquet files of "
                 f"{path} were left out (first: {hidden[0].relative_to(path)}); if they are part of the log, rename them"

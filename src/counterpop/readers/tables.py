@@ -73,11 +73,12 @@ def open_parquet(label: str, files: Sequence[Path], note: str = "", folders: Map
     for file in files:
         with readable(str(file), "parquet"):
             check_pages(file)
-    paths = [str(file) for file in files]
+    places = {file: n for n, file in enumerate(files)}
 
     def scan(some: Sequence[Path]) -> pl.LazyFrame:
         frame = pl.scan_parquet(list(some), glob=False, include_file_paths=PATH if folders else None)
-        more = (pl.col(PATH).replace_strict(paths, of).alias(name) for name, of in folders.items())
+        paths, rows = [str(file) for file in some], [places[file] for file in some]
+        more = (pl.col(PATH).replace_strict(paths, of.gather(rows)).alias(name) for name, of in folders.items())
         return frame.with_columns(more).drop(PATH, strict=False)
 
     table = open_frame(label, scan(files), "parquet")
