@@ -294,6 +294,23 @@ def test_a_kernel_sums_up_as_scores_at_once(
 
 
 @needs_kernels
+def test_kernels_take_a_bias_of_each_kind_of_query() -> None:
+    from counterpop.training.device import fused_contrast
+
+    draw = torch.Generator().manual_seed(3)
+    queries, keys, bias = (torch.randn(*shape, generator=draw) for shape in ((40, 32), (50, 32), (2, 50)))
+    labels = torch.randint(9, (40,), generator=draw), torch.randint(9, (50,), generator=draw)
+    kinds, slopes, found = torch.randint(2, (40,), generator=draw), torch.randn(40, generator=draw), []
+    for device, kind in (("cpu", contrast.log_sum_exp), (KERNELS_ON, fused_contrast.fused_log_sum_exp)):
+        vectors = [rows.to(device).requires_grad_() for rows in (queries, keys)]
+        sums = kind(*vectors, bias.to(device), tuple(part.to(device) for part in labels), kinds.to(device))
+        gradients = torch.autograd.grad((sums * slopes.to(device)).sum(), vectors)
+        found.append([part.detach().cpu() for part in (sums, *gradients)])
+    for plain, kernel in zip(*found, strict=True):
+        assert (kernel - plain).abs().max() <= 2e-3 * plain.abs().max()
+
+
+@needs_kernels
 @pytest.mark.parametrize("given", SOFTMAX, ids=repr)
 def test_kernels_take_the_step_of_the_softmax_loss(log: Interactions, given: dict[str, Any]) -> None:
     """Rows are shared within the batch; tables, losses and ledger agree as closely as half precision lets them."""

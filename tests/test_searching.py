@@ -128,28 +128,51 @@ def test_a_slow_loss_drops_only_itself(split: cp.Split, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("steady")
-def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recall on even pairs rises with the power of the negatives, on ordinary ones it falls, by a third at most."""
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
+    """Recall on even pairs rises with the steepness of the draw; on ordinary ones it falls by up to a third."""
+    usual = cp.Settings(loss=loss)
+
+    def steepness(draw: dict[str, float]) -> float:
+        return draw["negative_power"] if loss == "bpr" else float(usual.logq or 0.0) - draw["logq"]
 
     def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
         advance(0.5, 0.01)  # type: ignore[operator]
-        return [0.1 + settings.negative_power, 0.3 - 0.1 * settings.negative_power]
+        steep = steepness(settings.to_json())
+        return [1.1 + steep, 0.3 - 0.1 * steep]
 
     monkeypatch.setattr(searching, "try_settings", pretend)
     known = replace(split.development, ordinary=split.development.valid)
-    options = {"minutes": 0.02, "backbone": "mf", "loss": "bpr", "dim": 8, "refit": False, "ensemble": 1, **FEW}
+    options = {"minutes": 0.02, "backbone": "mf", "loss": loss, "dim": 8, "refit": False, "ensemble": 1, **FEW}
     chosen = {}
-    for price in (None, 0.2, 0.05):
-        found = cp.search(known, price=price, **options).settings
-        chosen[price] = found["negative_power"]
-        rows = [row for row in found["search"]["leaderboard"] if row["round"] == 1]
-        most = max(row["ordinary"] for row in rows)
-        assert chosen[price] == max(
-            row["negative_power"] for row in rows if row["ordinary"] >= (1 - (1 if price is None else price)) * most
-        )
-        lost = 1 - (0.3 - 0.1 * chosen[price]) / most
+    for price in (1.0, 0.2, 0.05):
+        found = cp.search(known, price=None if price == 0.05 else price, **options).settings
+        chosen[price] = steepness(found)
+        board = found["search"]["leaderboard"]
+        rows = [row for row in board if row["round"] == 1]
+        assert chosen[price] == max(steepness(row) for row in rows if row["ordinary"] >= (1 - price) * 0.3)
+        lost = 1 - (0.3 - 0.1 * chosen[price]) / max(row["ordinary"] for row in rows)
         assert f"finds {lost:.1%} less on ordinary pairs" in found["search"]["sentence"]
-    assert chosen[0.05] < chosen[0.2] < chosen[None]
+        finalists = [row for row in board if row["round"] == 2]
+        assert len(finalists) == searching.FINALISTS
+        assert all(row["ordinary"] >= (1 - price) * 0.3 for row in finalists)
+    assert chosen[0.05] < chosen[0.2] < chosen[1.0]
+
+
+@pytest.mark.usefixtures("steady")
+def test_a_loss_is_compared_with_its_own_usual_draw(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BPR finds less on ordinary pairs than BCE whatever it draws, which is no price of its draw."""
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        advance(0.5, 0.01)  # type: ignore[operator]
+        ahead = settings.loss == "bpr"
+        return [0.1 + 0.2 * ahead + settings.negative_power, 0.3 - 0.1 * ahead - 0.1 * settings.negative_power]
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    known = replace(split.development, ordinary=split.development.valid)
+    found = cp.search(known, minutes=0.02, backbone="mf", dim=8, refit=False, ensemble=1, **FEW).settings
+    assert found["loss"] == "bpr"
+    assert found["negative_power"] <= 0.1
 
 
 def test_a_search_stops_when_asked(split: cp.Split, tmp_path: Path) -> None:

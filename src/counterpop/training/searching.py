@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from counterpop.training.checkpoints import Interrupted, digest
 from counterpop.training.fitting import candidates_of, read_settings, train
 from counterpop.training.racing import check_price, try_settings
 from counterpop.training.settings import Settings, TrainOptions
+from counterpop.tuning import PRICE
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -44,9 +45,12 @@ FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbo
 RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
     "softmax": {"temperature": (0.05, 0.3), "logq": (-1.0, 1.0)}
 }
-STEEP = {"softmax": {"logq": -0.5}}  # by loss: tried beside its default, since the best may lie far from it
+STEEP = {"softmax": {"logq": -0.5}}  # by loss: tried beside its default at any price, for the best may lie far from it
+UNLIMITED = 1.0  # a price
 NOT_SETTINGS = ("round", "epochs", "valid", "ordinary")  # in a row of the leaderboard
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
+CHEAPEST = "bpr"  # of the losses: what is too slow with it is too slow with all
+DRAWS = ("negative_power", "logq")  # settings of the draw of negatives
 
 
 class _TooSlow(Exception):
@@ -58,7 +62,7 @@ class _Space:
     """What may vary: all that the user has not fixed; and what the choice may cost."""
 
     given: Mapping[str, Any]
-    price: float | None = None
+    price: float
 
     @property
     def backbones(self) -> list[str]:
@@ -73,7 +77,9 @@ class _Space:
             narrow = candidates_of(given)
             if "loss" not in given:  # also what is too slow for a race
                 others = [loss for loss in narrow[0].method.losses if loss not in {one.loss for one in narrow}]
-                named = [{"loss": loss} | more for loss in others for more in ({}, STEEP.get(loss)) if more is not None]
+                named: list[dict[str, Any]] = [{"loss": loss} for loss in others]
+                if self.price == UNLIMITED:
+                    named += [{"loss": loss} | STEEP[loss] for loss in others if loss in STEEP]
                 narrow += [read_settings(given | one) for one in named]
             wide = [replace(one, dim=2 * one.dim) for one in narrow] if "dim" not in self.given else []
             for one in [*narrow, *wide]:
@@ -100,6 +106,25 @@ class _Space:
         """The settings that may vary, by name."""
         return {
             name: getattr(settings, name) for name in ("backbone", "loss", "dim", *FACTORS, *self._ranges(settings))
+        }
+
+    def costly(self, done: Sequence[FrozenTrial]) -> set[int]:
+        """Which of these trials draw negatives at more than the price, by number.
+
+        Each is compared with the best that draws them as usual, with the same backbone and loss, as far as there is
+        one: negatives by popularity take popularity out in training, at a price that no strength gives back.
+        """
+        rows = {trial.number: trial.user_attrs["row"] for trial in done}
+        floors = dict[tuple[str, str], float]()
+        for row in rows.values():
+            kind = row["backbone"], row["loss"]
+            base = read_settings(dict(self.given) | {"backbone": row["backbone"], "loss": row["loss"]})
+            if all(row.get(name, getattr(base, name)) == getattr(base, name) for name in DRAWS):
+                floors[kind] = max(floors.get(kind, 0.0), (1 - self.price) * row.get("ordinary", 0.0))
+        return {
+            number
+            for number, row in rows.items()
+            if row.get("ordinary", 0.0) < floors.get((row["backbone"], row["loss"]), 0.0)
         }
 
     def _ranges(self, settings: Settings) -> dict[str, tuple[float, float]]:
@@ -135,8 +160,9 @@ def search(
     time, such as LightGCN on a large log, are dropped after two epochs. `settings["search"]` of the run holds the
     leaderboard and how much each setting matters.
 
-    With `price`, what loses more than this share of ordinary recall, against the best of its round, comes last: .05 is
-    the limit that `train` has. Without it nothing is limited, and the best for an even test may be drawn steeply.
+    If the split has an ordinary part, negatives by popularity that cost more than `price` of ordinary recall (.05 if
+    not given, as in `train`) come last: in the first round, against the usual draw with the same backbone and loss.
+    price=1 limits nothing, and the best for an even test may then be drawn steeply.
 
     With `storage`, the name of a file, an interrupted search goes on where it stopped; its last training goes on from
     `checkpoint` unless `resume` is False. `should_stop` is asked after every epoch and progress shown as in `train`.
@@ -148,7 +174,8 @@ def search(
     check_settings(given, [field.name for field in fields(Settings)], inspect.signature(search).parameters)
     known = split.development if isinstance(split, Split) else split
     check_price(price, known)
-    space = _Space({name: value for name, value in given.items() if value is not None}, price)
+    limit = price if price is not None else PRICE if known.ordinary is not None else UNLIMITED
+    space = _Space({name: value for name, value in given.items() if value is not None}, limit)
     stop = should_stop or (lambda: False)
 
     def report(progress: Progress) -> None:
@@ -158,7 +185,7 @@ def search(
             raise Interrupted(f"the search was stopped{kept}")
 
     first = read_settings(dict(space.given)).to_json()
-    fixed = {name: first[name] for name in ("seed", "method", *space.given)} | {"data": digest(known), "price": price}
+    fixed = {name: first[name] for name in ("seed", "method", *space.given)} | {"data": digest(known), "price": limit}
     with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
         if "last" not in studies[0].user_attrs:
             clock = _Clock(60 * minutes, studies, report)
@@ -166,7 +193,7 @@ def search(
             # kept, because what is left of the time decides it, and an interrupted training must go on as it began
             studies[0].set_user_attr("last", _plan_last(space, clock, refit, ensemble))
         last: dict[str, Any] = studies[0].user_attrs["last"]
-        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies, price)]
+        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies, space)]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
     how: dict[str, Any] = {"refit": refit, "reduce": reduce, "on_progress": on_progress, "should_stop": should_stop}
     how |= {"checkpoint": checkpoint, "resume": resume, "progress": progress}
@@ -181,19 +208,23 @@ def _play_rounds(known: Development, space: _Space, clock: _Clock) -> None:
     for point in space.first_points():
         studies[0].enqueue_trial(point, skip_if_exists=True)
     _compare(known, space, clock, 0)
-    for finalist in _ranked(studies[0], space.price)[:FINALISTS]:
+    tried = _ranked(studies[0])
+    costly = space.costly(tried)
+    for finalist in [trial for trial in tried if trial.number not in costly][:FINALISTS]:
         studies[1].enqueue_trial(finalist.params, skip_if_exists=True)
     _compare(known, space, clock, 1)
 
 
-def _board(studies: tuple[Study, ...], price: float | None) -> list[FrozenTrial]:
-    """All finished trials, best first: those of the second round before those of the first."""
-    return [*_ranked(studies[1], price), *_ranked(studies[0], price)]
+def _board(studies: tuple[Study, ...], space: _Space) -> list[FrozenTrial]:
+    """All finished trials, best first: those of the second round, then the affordable ones of the first, the others."""
+    first = _ranked(studies[0])
+    costly = space.costly(first)
+    return [*_ranked(studies[1]), *sorted(first, key=lambda trial: trial.number in costly)]
 
 
 def _plan_last(space: _Space, clock: _Clock, refit: bool, ensemble: int | None) -> dict[str, Any]:
     """What the last training is made with: the best settings, and epochs and members for the time that is left."""
-    about = _board(clock.studies, space.price)[0].user_attrs
+    about = _board(clock.studies, space)[0].user_attrs
     best, seconds = about["row"], about["per_epoch"]
     chosen = {name: value for name, value in _settings_of(best).items() if name not in space.given}
     fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
@@ -276,24 +307,23 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
 
 
 def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:
-    """Whether this backbone was too slow with this loss at this width or a smaller one."""
+    """Whether this backbone was too slow at this width or a smaller one, with this loss or the cheapest."""
     from optuna.trial import TrialState
 
     dropped = study.get_trials(deepcopy=False, states=[TrialState.PRUNED])
     rows = (trial.user_attrs["row"] for trial in dropped if "row" in trial.user_attrs)
-    same = (one for one in rows if all(one[name] == row[name] for name in ("backbone", "loss")))
-    return any(one["dim"] <= row["dim"] for one in same)
+    return any(
+        one["backbone"] == row["backbone"] and one["loss"] in (row["loss"], CHEAPEST) and one["dim"] <= row["dim"]
+        for one in rows
+    )
 
 
-def _ranked(study: Study, price: float | None = None) -> list[FrozenTrial]:
-    """Finished trials, best first; with a price, those that lose more ordinary recall against the best come last."""
+def _ranked(study: Study) -> list[FrozenTrial]:
+    """Finished trials, best first."""
     from optuna.trial import TrialState
 
     done = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
-    ordinary = [trial.user_attrs["row"].get("ordinary", 0.0) for trial in done]
-    floor = 0.0 if price is None else (1 - price) * max(ordinary, default=0.0)
-    costly = {trial.number for trial, recall in zip(done, ordinary, strict=True) if recall < floor}
-    return sorted(done, key=lambda trial: (trial.number in costly, -(trial.value or 0.0)))
+    return sorted(done, key=lambda trial: -(trial.value or 0.0))
 
 
 def _importance(study: Study) -> dict[str, float]:

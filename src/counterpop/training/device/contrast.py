@@ -23,13 +23,13 @@ def log_sum_exp(
     queries (B, D), keys (N, D), bias (N,), labels (B,) and (N,) below 2**31. If a key's bias depends on the query,
     bias is (K, N) and `kinds` (B,) says which of its rows. -1e30 where no key is left. Its gradient computes the
     scores again, some rows at a time, so that memory grows with B + N and not with B x N. On a GPU with Triton,
-    float32 vectors of up to 256 numbers with one bias go through `fused_contrast`, with products as exact as in tf32.
+    float32 vectors of up to 256 numbers go through `fused_contrast`, once for each row of biases, with products as
+    exact as in tf32.
     """
-    if kinds is None and has_kernels(queries.device) and all(fit_kernels(rows) for rows in (queries, keys)):
-        from counterpop.training.device.fused_contrast import FusedLogSumExp
+    if has_kernels(queries.device) and all(fit_kernels(rows) for rows in (queries, keys)):
+        from counterpop.training.device.fused_contrast import fused_log_sum_exp
 
-        fused: Tensor = FusedLogSumExp.apply(queries, keys, bias, labels)  # type: ignore[no-untyped-call]
-        return fused
+        return fused_log_sum_exp(queries, keys, bias, labels, kinds)
     found: Tensor = _LogSumExp.apply(queries, keys, bias, labels, kinds)  # type: ignore[no-untyped-call]
     return found
 

@@ -45,6 +45,15 @@ SHIFT = tl.constexpr(14)  # weights are multiplied by 2 ** 14, so that those abo
 UNSHIFT = tl.constexpr(2.0**-14)
 
 
+def fused_log_sum_exp(
+    queries: Tensor, keys: Tensor, bias: Tensor, labels: tuple[Tensor, Tensor], kinds: Tensor | None = None
+) -> Tensor:
+    """As `contrast.log_sum_exp`."""
+    rows = bias[None] if kinds is None else bias
+    sums: list[Tensor] = [FusedLogSumExp.apply(queries, keys, one, labels) for one in rows]
+    return sums[0] if kinds is None else torch.stack(sums).gather(0, kinds[None])[0]
+
+
 class FusedLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, bias: Tensor, labels: tuple[Tensor, Tensor]) -> Tensor:

@@ -23,8 +23,8 @@ class SimGCL(Plain):
     orthant. InfoNCE of distinct rows, with z and z' their unit vectors in the two encodings, is the mean over rows i of
     -log(exp(z_i.z'_i / temperature) / sum over rows j of exp(z_i.z'_j / temperature)). It spreads vectors evenly over
     the sphere, which leaves less room for popularity. No encoding contains layer 0. Ranks without noise.
-    Limit: LightGCN with torch only; a step encodes everything three times, and its batches are small, so it asks for a
-    GPU unless the data are small.
+    Limit: LightGCN with torch only; a step encodes everything three times, so it asks for a GPU unless the data are
+    small.
     """
 
     name: ClassVar[str] = "simgcl"
@@ -32,7 +32,7 @@ class SimGCL(Plain):
     losses: ClassVar[tuple[str, ...]] = ("bpr",)
     raced: ClassVar[tuple[str, ...]] = losses
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "lightgcn": {"lr": 2e-3, "reg": 1e-4, "batch": 2048, "epochs": 60} | SMALL_START
+        "lightgcn": {"lr": 2e-3, "reg": 1e-4, "batch": 8192, "epochs": 60} | SMALL_START
     }
     loss_defaults: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
     takes_scores: ClassVar[bool] = False

@@ -1,7 +1,8 @@
 """The softmax loss of a batch of MF in Triton kernels, from the tables' rows to the steps that they take.
 
 Rows are gathered and normalised, `fused_contrast` sums over the negatives, and the steps are added to the tables. As
-with autograd, all is computed from the vectors before the step; but no gradient is as large as a table.
+with autograd, all is computed from the vectors before the step; but no gradient is as large as a table. One kernel adds
+what is recorded to the ledger, for LightGCN too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from counterpop import ledger
 from counterpop.training.device import fused_contrast
-from counterpop.training.device.fused_contrast import gradient_of, load_rows, sums_of
+from counterpop.training.device.fused_contrast import LEAST, gradient_of, load_rows, sums_of
 from counterpop.training.device.launching import add_row, row_of, softplus
 
 ROWS, WARPS = 8, 4  # of a program, outside the products
+PULL, PUSH = tl.constexpr(ledger.PULL), tl.constexpr(ledger.PUSH)
+PULL_SLOPE, PUSH_SLOPE = tl.constexpr(ledger.PULL_SLOPE), tl.constexpr(ledger.PUSH_SLOPE)
+KEYS, LABELS = 32, 1024  # of the ledger's kernel: negatives that a program holds, labels that it compares at a time
 
 
 class Rows(NamedTuple):
@@ -96,6 +101,26 @@ class Step:
         given = table, rows.at, rows.vectors, rows.scales, parts, partner, slopes, self.lr
         kind = {"NORMALISED": self.normalised, "PAIRED": partners is not None}
         _launch(_step, rows.vectors, given, len(parts), times, self.scale, self.reg, **kind)
+
+
+def record(
+    tables: tuple[Tensor, Tensor],
+    pairs: tuple[Tensor, Tensor, Tensor, Tensor],
+    negatives: tuple[Tensor, Tensor, Tensor],
+    known: tuple[Tensor, Tensor, Tensor | None],
+    scale: float,
+    every: int,
+) -> None:
+    """Adds one pair in `every` to a ledger's tables of users and items (., 4, D): see `DeviceLedger.record_shared`.
+
+    Positions and vectors of users and seen items; positions and vectors of the negatives, and what is added to their
+    scores; the pairs' own scores, the log-sum-exps of the others, and what a pair of an item counts.
+    """
+    (n, D), (at, keys, bias), (own, others, weights) = pairs[2].shape, negatives, known
+    shape = {"D": D, "WIDTH": max(LEAST, triton.next_power_of_2(D)), "ROWS": LEAST, "KEYS": KEYS, "LABELS": LABELS}
+    given = *tables, *pairs, at, keys, bias, own, others, own if weights is None else weights
+    numbers = triton.cdiv(n, every), len(at), every, scale
+    _record[(triton.cdiv(len(at), KEYS),)](*given, *numbers, **shape, WEIGHTED=weights is not None, num_warps=WARPS)
 
 
 def _launch(kernel: Any, rows: Tensor, tensors: tuple[Tensor, ...], *numbers: float, **kind: bool) -> None:
@@ -212,3 +237,76 @@ def _step(
     d = tl.arange(0, WIDTH)[None, :]
     to = row_of(at, m, here)[:, None] * D + d
     add_row(table, to, -tl.load(lr) * (slope + reg * x), here[:, None] & (d < D))
+
+
+@triton.jit(do_not_specialize=["M", "N", "every"])
+def _record(
+    to_users,
+    to_items,
+    users,
+    items,
+    P,
+    A,
+    negatives,
+    keys,
+    bias,
+    own,
+    others,
+    weights,
+    M,  # recorded pairs
+    N,
+    every,
+    scale,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    KEYS: tl.constexpr,
+    LABELS: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+):
+    d = tl.arange(0, WIDTH)[None, :]
+    n = tl.program_id(0) * KEYS + tl.arange(0, KEYS)
+    there = n < N
+    k = load_rows(keys, n, N, D, WIDTH)
+    theirs = row_of(negatives, n, there)
+    add = tl.load(bias + n, there, float("-inf"))[None, :]
+    push, push_slope = tl.zeros((KEYS, WIDTH), tl.float32), tl.zeros((KEYS, WIDTH), tl.float32)
+    for first in range(0, M, ROWS):
+        m = (first + tl.arange(0, ROWS)) * every
+        here = first + tl.arange(0, ROWS) < M
+        inside = here[:, None] & (d < D)
+        item = row_of(items, m, here)
+        p = tl.load(P + m.to(tl.int64)[:, None] * D + d, inside, 0.0)
+        count = tl.zeros((ROWS,), tl.int32)  # of the negatives that count for a pair
+        for start in range(0, N, LABELS):
+            other = start + tl.arange(0, LABELS)
+            label = row_of(negatives, other, other < N)
+            count += tl.sum(((item[:, None] != label[None, :]) & (other < N)[None, :]).to(tl.int32), 1)
+        o = tl.load(own + m, here, 0.0)
+        others_sum = tl.load(others + m, here, 0.0)
+        weight = tl.full((ROWS,), 1.0, tl.float32)
+        if WEIGHTED:
+            weight = tl.load(weights + item, here, 0.0)
+        weight = tl.where(here, weight, 0.0) * scale
+        counts = (item[:, None] != theirs[None, :]) & there[None, :] & here[:, None]
+        scores = tl.dot(p, tl.trans(k), input_precision="tf32") * scale + add
+        whole = others_sum + softplus(o - others_sum)
+        slopes = tl.where(counts, tl.exp(scores - whole[:, None]), 0.0) * weight[:, None]
+        even = tl.where(counts, 1.0, 0.0) / tl.maximum(count, 1).to(tl.float32)[:, None]
+        push = tl.dot(tl.trans(even), p, push, input_precision="tf32")
+        push_slope = tl.dot(tl.trans(slopes), p, push_slope, input_precision="tf32")
+        user = row_of(users, m, here)[:, None] * (4 * D) + d
+        add_row(to_users, user + PUSH * D, tl.dot(even, k, input_precision="tf32"), inside)
+        add_row(to_users, user + PUSH_SLOPE * D, tl.dot(slopes, k, input_precision="tf32"), inside)
+        if tl.program_id(0) == 0:
+            a = tl.load(A + m.to(tl.int64)[:, None] * D + d, inside, 0.0)
+            pull = (weight * tl.exp(-softplus(o - others_sum)))[:, None]  # the sum of its slopes
+            seen = item[:, None] * (4 * D) + d
+            add_row(to_items, seen + PULL * D, p, inside)
+            add_row(to_items, seen + PULL_SLOPE * D, pull * p, inside)
+            add_row(to_users, user + PULL * D, a, inside)
+            add_row(to_users, user + PULL_SLOPE * D, pull * a, inside)
+    at = theirs[:, None] * (4 * D) + d
+    inside = there[:, None] & (d < D)
+    add_row(to_items, at + PUSH * D, push, inside)
+    add_row(to_items, at + PUSH_SLOPE * D, push_slope, inside)

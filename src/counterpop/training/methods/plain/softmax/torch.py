@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 from counterpop.embeddings import FloatArray
 from counterpop.interactions import Interactions
+from counterpop.training.device import has_kernels
 from counterpop.training.device.contrast import LOWEST, fit_kernels, log_sum_exp, scores_of
 from counterpop.training.device.ledger import DeviceLedger
 from counterpop.training.device.losses import TripleLoss
@@ -44,7 +45,8 @@ class SoftmaxLoss(TripleLoss):
         others = log_sum_exp(P * scale, V, bias, labels)
         losses = weights * softplus(others - own)
         if self.ledger and torch.is_grad_enabled():
-            self._record(self.ledger, (u, i, P, A), (drawn, V), (own, others, weights), bias)
+            in_kernel = has_kernels(P.device) and all(map(fit_kernels, (P, A, V)))
+            self._record(self.ledger, (u, i, P, A), (drawn, V, bias), (own, others), in_kernel)
         return losses.sum() + reg, losses
 
     def step_batch(self, users: Tensor, items: Tensor, triples: Tensor, lr: Tensor) -> Tensor | None:
@@ -58,9 +60,8 @@ class SoftmaxLoss(TripleLoss):
         taken = step.take((users, items), (u, i), j[:shared] if shared else None, laws, self._weights)
         P, A, B = taken[:3]
         if self.ledger:
-            weights = torch.ones_like(taken.own) if self._weights is None else self._weights[i]
-            known = taken.own, taken.others, weights
-            self._record(self.ledger, (u, i, P.vectors, A.vectors), (B.at, B.vectors), known, taken.bias)
+            pairs, negatives = (u, i, P.vectors, A.vectors), (B.at, B.vectors, taken.bias)
+            self._record(self.ledger, pairs, negatives, (taken.own, taken.others), True)
         return taken.losses
 
     @torch.no_grad()
@@ -68,20 +69,27 @@ class SoftmaxLoss(TripleLoss):
         self,
         ledger: DeviceLedger,
         pairs: tuple[Tensor, Tensor, Tensor, Tensor],
-        negatives: tuple[Tensor, Tensor],
-        known: tuple[Tensor, Tensor, Tensor],
-        bias: Tensor,
+        negatives: tuple[Tensor, Tensor, Tensor],
+        known: tuple[Tensor, Tensor],
+        in_kernel: bool,
     ) -> None:
         """Adds some pairs to the ledger.
 
-        Rows and vectors of users and seen items, and of the negatives; the pairs' own scores, the log-sum-exps of the
-        others and weights; what is added to the scores of negatives.
+        Rows and vectors of users and seen items; of the negatives, and what is added to their scores; the pairs' own
+        scores and the log-sum-exps of the others.
         """
-        scale, (drawn, V) = 1 / self._temperature, negatives
-        u, i, P, A, own, others, weights = (values[:: ledger.every] for values in (*pairs, *known))
+        scale, (drawn, V, bias) = 1 / self._temperature, negatives
+        if in_kernel:
+            from counterpop.training.methods.plain.softmax import fused
+
+            tables = ledger.users, ledger.items
+            fused.record(tables, pairs, negatives, (*known, self._weights), scale, ledger.every)
+            return
+        u, i, P, A, own, others = (values[:: ledger.every] for values in (*pairs, *known))
         whole = torch.logaddexp(others, own)[:, None]
+        weights = None if self._weights is None else self._weights[i, None]
         for rows, scores in scores_of(P * scale, V, bias, (i, drawn)):
-            pushes = scores.sub(whole[rows]).exp_().mul_(scale * weights[rows, None])
+            pushes = scores.sub(whole[rows]).exp_().mul_(scale if weights is None else scale * weights[rows])
             counts = (scores > LOWEST).to(pushes.dtype)
             ledger.record_shared((u[rows], i[rows], P[rows], A[rows]), (drawn, V), counts, pushes)
 
