@@ -5,11 +5,13 @@
     python experiments/ahead.py price adressa --out ahead.jsonl   # what that costs in recall on ordinary pairs
     python experiments/ahead.py table --out ahead.jsonl
 
-A call goes on where an earlier one stopped. ML-10M and Netflix are not refit, as in published results; Adressa and
-Gowalla, whose validation part is carved out of train, are.
+A call goes on where an earlier one stopped; with `--runs FOLDER` it keeps what it trained, so that the seed that chose
+need not train again. ML-10M and Netflix are not refit, as in published results; Adressa and Gowalla, whose validation
+part is carved out of train, are.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -23,11 +25,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import counterpop as cp
+from counterpop.training.checkpoints import digest
 from paper_data import load_split
 
 DIRECTIONS = ((None, None), ("ridge", "mean"))  # None: the default, the ledger
 SEEDS = (0, 1, 2)
 BPR, BCE, SOFTMAX = {"loss": "bpr"}, {"loss": "bce"}, {"loss": "softmax", "temperature": 0.1, "epochs": 40}
+GRAPH: list[dict[str, Any]] = [
+    {"backbone": "lightgcn", "loss": "softmax", "logq": logq, "batch": 8192, "epochs": 30, "check_every": 5}
+    for logq in (0.75, 0.5)
+] + [BPR | {"backbone": "lightgcn", "dim": 256, "negative_power": 0.5, "epochs": 60}]
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "ml10m": [BPR | {"dim": 256, "negative_power": power} for power in (0.35, 0.5, 0.65)]
     + [BPR | {"dim": 512, "negative_power": 0.5}, BCE | {"dim": 256, "negative_power": 0.5}]
@@ -52,7 +59,8 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         for loss in (BPR, BCE)
         for power in (0.15, 0.25, 0.5)
     ],
-    "ml10m-lightgcn": [BPR | {"backbone": "lightgcn", "dim": 128, "negative_power": 0.5}],
+    "ml10m-lightgcn": GRAPH,
+    "netflix-lightgcn": GRAPH,
     "gowalla-lightgcn": [
         SOFTMAX | {"backbone": "lightgcn", "dim": 64, "batch": 4096, "epochs": 12, "check_every": 3, "logq": logq}
         for logq in (-0.9, -0.5)
@@ -76,20 +84,31 @@ def tuned(run: cp.Run, split: cp.Split) -> tuple[cp.Tuned, tuple[str | None, str
     return max(found, key=lambda one: one[2])
 
 
-def choose(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> None:
+def trained(split: cp.Split, runs: Path | None, **settings: Any) -> cp.Run:
+    """The run of these settings: from the folder of runs, if there is one and it has it."""
+    if runs is None:
+        return cp.train(split, method="gradient", **settings)
+    key = {"data": digest(split.development)} | settings
+    folder = runs / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    if not folder.exists():
+        cp.save_run(cp.train(split, method="gradient", **settings), folder, split)
+    return cp.load_run(folder).run
+
+
+def choose(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]], runs: Path | None) -> None:
     known = [row["settings"] for row in done if row["data"] == data and row["kind"] == "valid"]
     for settings in CANDIDATES[data]:
         if settings in known:
             continue
         start = time.perf_counter()
-        run = cp.train(split, method="gradient", refit=False, seed=0, **settings)
+        run = trained(split, runs, refit=False, seed=0, **settings)
         model, pair, valid = tuned(run, split)
         figures = {"valid": valid, "plain": model.grid.at(0.0, 0.0)["recall"], "direction": pair}
         figures |= {"strengths": (model.item_strength, model.user_strength), "seconds": time.perf_counter() - start}
         write(out, record_of(data, "valid", settings, **figures))
 
 
-def test(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> None:
+def test(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]], runs: Path | None) -> None:
     tried = [row for row in done if row["data"] == data and row["kind"] == "valid"]
     best = max(tried, key=lambda row: row["valid"])["settings"]
     known = {
@@ -103,7 +122,7 @@ def test(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> N
         if name in known or (name.isdigit() and int(name) in known):
             continue
         start = time.perf_counter()
-        run = cp.train(split, method="gradient", refit=refit, **best, **more)
+        run = trained(split, runs, refit=refit, **best, **more)
         model, pair, valid = tuned(run, split)
         result = cp.evaluate(model, split, on="test")
         members = [more["seed"]] if name != "all" else list(SEEDS)
@@ -128,14 +147,14 @@ def test(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> N
         )
 
 
-def price(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]]) -> None:
+def price(data: str, split: cp.Split, out: Path, done: list[dict[str, Any]], runs: Path | None) -> None:
     """Recall on 5 % of train, drawn as it is: the best settings, and the same with uniform negatives, not adjusted."""
     best = max((row for row in done if row["data"] == data and row["kind"] == "valid"), key=lambda row: row["valid"])
     uniform = {name: value for name, value in best["settings"].items() if name not in ("negative_power", "logq")}
     uniform |= {"logq": 1.0} if uniform["loss"] == "softmax" else {"negative_power": 0.0}
     figures = {}
     for name, settings in (("uniform", uniform), ("best", best["settings"])):
-        run = cp.train(split, method="gradient", refit=False, seed=0, **settings)
+        run = trained(split, runs, refit=False, seed=0, **settings)
         model, pair, _ = tuned(run, split)
         at = {"plain": (0.0, 0.0), "adjusted": (model.item_strength, model.user_strength)}
         assert model.ordinary is not None
@@ -189,6 +208,7 @@ def main() -> None:
     parser.add_argument("what", choices=("choose", "test", "price", "table"))
     parser.add_argument("data", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, help="a folder in which every training is kept")
     options = parser.parse_args()
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     rows = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
@@ -197,7 +217,7 @@ def main() -> None:
     ordinary = 0.05 if options.what == "price" else 0.0
     for data in options.data:
         split = load_split(data.partition("-")[0], ordinary)
-        {"choose": choose, "test": test, "price": price}[options.what](data, split, options.out, rows)
+        {"choose": choose, "test": test, "price": price}[options.what](data, split, options.out, rows, options.runs)
 
 
 if __name__ == "__main__":
