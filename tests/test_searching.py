@@ -55,6 +55,34 @@ def test_time_that_is_left_trains_an_ensemble(split: cp.Split) -> None:
     assert run.embeddings.item_vectors.shape[1] == 8 * searching.MEMBERS
 
 
+@pytest.mark.parametrize(("per_look", "refit"), [(0.0, False), (0.0, True), (4.0, True)])
+def test_the_last_training_fits_the_time_with_its_looks_and_its_refit(
+    split: cp.Split, monkeypatch: pytest.MonkeyPatch, per_look: float, refit: bool
+) -> None:
+    now, epoch, minutes = [0.0], 0.5, 60.0
+    planned: dict[str, object] = {}
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        for _ in range(settings.epochs):
+            now[0] += epoch
+            advance(0.5, epoch)  # type: ignore[operator]
+        now[0] += per_look
+        return [settings.lr]
+
+    monkeypatch.setattr(searching, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    monkeypatch.setattr(
+        searching, "train", lambda known, **settings: planned.update(settings) or cp.train(known, **FEW)
+    )
+    cp.search(split, minutes=minutes, backbone="mf", loss="bpr", dim=8, check_every=10, refit=refit)
+    known, epochs = split.development, planned["epochs"]
+    trainings = 1 + (len(known.train) + len(known.valid)) / len(known.train) if refit else 1
+    needed = planned["ensemble"] * epochs * (epoch * trainings + per_look / 10)  # type: ignore[operator]
+    left = 60 * minutes - now[0]
+    assert needed <= left
+    assert planned["ensemble"] == searching.MEMBERS or needed * (1 + 1 / planned["ensemble"]) > 0.9 * left
+
+
 def test_known_good_settings_are_tried_first(run: cp.Run) -> None:
     rows = run.settings["search"]["leaderboard"]
     default = cp.Settings()

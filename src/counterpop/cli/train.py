@@ -168,7 +168,7 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 @click.option(
     "--price",
     type=click.FloatRange(0, 1),
-    help="Share of ordinary recall that the choice of negatives may cost. [default: 0.05; any with --auto]",
+    help="Share of ordinary recall that the choice of negatives may cost; 1 sets no limit. [default: 0.05]",
 )
 @click.option("--out", type=click.Path(), required=True, help="The run folder to write.")
 @force_option()
@@ -196,8 +196,11 @@ def command(
     half the time.
 
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
-    validation until the time is up, at any price in ordinary recall unless you name one (--price 0.05). If
-    time is left for it, an ensemble is trained. An interrupted search goes on when the command is repeated.
+    validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search goes on
+    when the command is repeated.
+
+    Negatives drawn by popularity may cost 5 % of ordinary recall, with or without --auto, if the split has an
+    ordinary part. --price 1 lets validation alone decide, which may lead to lists of rare items.
 
     Ctrl-C or SIGTERM keeps the best model so far in OUT and everything else in OUT.checkpoint, which is also written
     now and then. The same command with --resume goes on from there and ends with the same model.

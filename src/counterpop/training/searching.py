@@ -37,7 +37,7 @@ SHORT = (0.05, 0.5)  # within these bounds,
 LONGER = 5.0  # and in the second round for this many times as much
 FINALISTS = 3  # of the first round, which enter the second
 MEMBERS = 5  # at most, if time is left for an ensemble
-SINGLE, REFIT = 1.1, 2.3  # epochs' worth of time that an epoch costs with its looks, and with the refit on more pairs
+MARGIN = 1.1  # of time: what the last training costs beyond its epochs and looks
 SLOW = 0.25  # of a round's time: a setting that would take longer is dropped after its second epoch
 LEAST_FOR_IMPORTANCE = 8  # trials
 WIDTHS = (64, 128, 256, 512)
@@ -191,7 +191,7 @@ def search(
             clock = _Clock(60 * minutes, studies, report)
             _play_rounds(known, space, clock)
             # kept, because what is left of the time decides it, and an interrupted training must go on as it began
-            studies[0].set_user_attr("last", _plan_last(space, clock, refit, ensemble))
+            studies[0].set_user_attr("last", _plan_last(known, space, clock, refit, ensemble))
         last: dict[str, Any] = studies[0].user_attrs["last"]
         rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies, space)]
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
@@ -222,15 +222,17 @@ def _board(studies: tuple[Study, ...], space: _Space) -> list[FrozenTrial]:
     return [*_ranked(studies[1]), *sorted(first, key=lambda trial: trial.number in costly)]
 
 
-def _plan_last(space: _Space, clock: _Clock, refit: bool, ensemble: int | None) -> dict[str, Any]:
+def _plan_last(known: Development, space: _Space, clock: _Clock, refit: bool, ensemble: int | None) -> dict[str, Any]:
     """What the last training is made with: the best settings, and epochs and members for the time that is left."""
     about = _board(clock.studies, space)[0].user_attrs
-    best, seconds = about["row"], about["per_epoch"]
+    best = about["row"]
     chosen = {name: value for name, value in _settings_of(best).items() if name not in space.given}
-    fits = (clock.seconds - clock.elapsed) / (seconds * (REFIT if refit else SINGLE))  # epochs
-    full = read_settings(dict(space.given) | chosen).epochs
-    members = min(MEMBERS, max(1, int(fits / full))) if ensemble is None else ensemble
-    return chosen | {"epochs": min(full, max(int(fits), best["epochs"])), "ensemble": members}
+    settings = read_settings(dict(space.given) | chosen)
+    trainings = 1 + (len(known.refit_train()) / len(known.train) if refit else 0)  # the refit has more pairs
+    seconds = MARGIN * (trainings * about["per_epoch"] + about["per_look"] / settings.check_every)
+    fits = int((clock.seconds - clock.elapsed) / seconds)  # epochs
+    members = min(MEMBERS, max(1, fits // settings.epochs)) if ensemble is None else ensemble
+    return chosen | {"epochs": min(settings.epochs, max(fits, best["epochs"])), "ensemble": members}
 
 
 class _Clock:
@@ -298,7 +300,9 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
             row |= {"ordinary": ordinary[0]} if ordinary else {}
         except _TooSlow:
             valid = None
-        about = {"row": row, "per_epoch": float(np.mean(took[1:] or took)), "seconds": time.perf_counter() - start}
+        seconds, looks = time.perf_counter() - start, 1 + (known.ordinary is not None)
+        about = {"row": row, "per_epoch": float(np.mean(took[1:] or took)), "seconds": seconds}
+        about["per_look"] = (seconds - sum(took)) / looks
         for name, value in about.items():
             trial.set_user_attr(name, value)
         study.tell(trial, valid, state=TrialState.PRUNED if valid is None else None)
