@@ -41,8 +41,8 @@ def run(split: cp.Split) -> cp.Run:
 def test_the_leaderboard_is_sorted_and_its_first_row_is_trained(run: cp.Run) -> None:
     rows = run.settings["search"]["leaderboard"]
     for number in (1, 2):
-        values = [row["valid"] for row in rows if row["round"] == number]
-        assert values == sorted(values, reverse=True)
+        places = [("too_costly" in row, -row["valid"]) for row in rows if row["round"] == number]
+        assert places == sorted(places)
     assert [row["round"] for row in rows] == sorted((row["round"] for row in rows), reverse=True)
     best = {name: value for name, value in rows[0].items() if name not in searching.NOT_SETTINGS}
     assert {name: run.settings[name] for name in best} == best
@@ -81,6 +81,27 @@ def test_the_last_training_fits_the_time_with_its_looks_and_its_refit(
     left = 60 * minutes - now[0]
     assert needed <= left
     assert planned["ensemble"] == searching.MEMBERS or needed * (1 + 1 / planned["ensemble"]) > 0.9 * left
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize(("gain", "longer"), [(0.09, 1), (0.11, 2)])
+def test_what_still_rises_is_trained_for_twice_the_epochs(
+    split: cp.Split, monkeypatch: pytest.MonkeyPatch, gain: float, longer: int
+) -> None:
+    planned: dict[str, object] = {}
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        advance(0.5, 1e-3)  # type: ignore[operator]
+        return [(0.1 + settings.lr / 100) * (1 + gain) ** np.log2(settings.epochs)]
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    monkeypatch.setattr(
+        searching, "train", lambda known, **settings: planned.update(settings) or cp.train(known, **FEW)
+    )
+    cp.search(split, minutes=0.1, backbone="mf", loss="bpr", dim=8, refit=False)
+    assert planned["epochs"] == longer * cp.Settings(loss="bpr").epochs
+    cp.search(split, minutes=0.1, backbone="mf", loss="bpr", dim=8, refit=False, epochs=20)
+    assert planned["epochs"] == 20
 
 
 def test_known_good_settings_are_tried_first(run: cp.Run) -> None:
@@ -178,6 +199,7 @@ def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch:
         chosen[price] = steepness(found)
         board = found["search"]["leaderboard"]
         rows = [row for row in board if row["round"] == 1]
+        assert all(("too_costly" in row) == (row["ordinary"] < (1 - price) * 0.3) for row in rows)
         assert chosen[price] == max(steepness(row) for row in rows if row["ordinary"] >= (1 - price) * 0.3)
         lost = 1 - (0.3 - 0.1 * chosen[price]) / max(row["ordinary"] for row in rows)
         assert f"finds {lost:.1%} less on ordinary pairs" in found["search"]["sentence"]

@@ -28,7 +28,8 @@ def settings_tried(reports: Sequence[RunReport]) -> list[Section]:
 
 
 def _tried(name: str, found: Mapping[str, Any]) -> str:
-    rows = sorted(found.get("leaderboard", found.get("tried", [])), key=lambda row: (-row["round"], -row["valid"]))
+    rows = found.get("leaderboard", found.get("tried", []))
+    rows = sorted(rows, key=lambda row: (-row["round"], row.get("too_costly", False), -row["valid"]))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     shown = [(str(place), [_cell(row.get(column)) for column in columns]) for place, row in enumerate(rows[:MOST], 1)]
     titles = ["", *(escape(column.replace("_", " ")) for column in columns)]

@@ -37,6 +37,7 @@ SHORT = (0.05, 0.5)  # within these bounds,
 LONGER = 5.0  # and in the second round for this many times as much
 FINALISTS = 3  # of the first round, which enter the second
 MEMBERS = 5  # at most, if time is left for an ensemble
+RISING = 0.1  # of validation recall: a training that gains this by twice the epochs gets twice as many, before members
 MARGIN = 1.1  # of time: what the last training costs beyond its epochs and looks
 SLOW = 0.25  # of a round's time: a setting that would take longer is dropped after its second epoch
 LEAST_FOR_IMPORTANCE = 8  # trials
@@ -47,7 +48,7 @@ RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers 
 }
 STEEP = {"softmax": {"logq": -0.5}}  # by loss: tried beside its default at any price, for the best may lie far from it
 UNLIMITED = 1.0  # a price
-NOT_SETTINGS = ("round", "epochs", "valid", "ordinary")  # in a row of the leaderboard
+NOT_SETTINGS = ("round", "epochs", "valid", "ordinary", "too_costly")  # in a row of the leaderboard
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
 CHEAPEST = "bpr"  # of the losses: what is too slow with it is too slow with all
 DRAWS = ("negative_power", "logq")  # settings of the draw of negatives
@@ -193,7 +194,7 @@ def search(
             # kept, because what is left of the time decides it, and an interrupted training must go on as it began
             studies[0].set_user_attr("last", _plan_last(known, space, clock, refit, ensemble))
         last: dict[str, Any] = studies[0].user_attrs["last"]
-        rows = [trial.user_attrs["row"] | {"valid": trial.value} for trial in _board(studies, space)]
+        rows = _leaderboard(studies, space)
         found: dict[str, Any] = {"minutes": minutes, "leaderboard": rows, "importance": _importance(studies[0])}
     how: dict[str, Any] = {"refit": refit, "reduce": reduce, "on_progress": on_progress, "should_stop": should_stop}
     how |= {"checkpoint": checkpoint, "resume": resume, "progress": progress}
@@ -222,6 +223,17 @@ def _board(studies: tuple[Study, ...], space: _Space) -> list[FrozenTrial]:
     return [*_ranked(studies[1]), *sorted(first, key=lambda trial: trial.number in costly)]
 
 
+def _leaderboard(studies: tuple[Study, ...], space: _Space) -> list[dict[str, Any]]:
+    """A row for each trial of the board."""
+    costly = space.costly(_ranked(studies[0]))
+    rows = []
+    for trial in _board(studies, space):
+        row = trial.user_attrs["row"]
+        beyond = {"too_costly": True} if row["round"] == 1 and trial.number in costly else {}
+        rows.append(row | beyond | {"valid": trial.value})
+    return rows
+
+
 def _plan_last(known: Development, space: _Space, clock: _Clock, refit: bool, ensemble: int | None) -> dict[str, Any]:
     """What the last training is made with: the best settings, and epochs and members for the time that is left."""
     about = _board(clock.studies, space)[0].user_attrs
@@ -231,8 +243,21 @@ def _plan_last(known: Development, space: _Space, clock: _Clock, refit: bool, en
     trainings = 1 + (len(known.refit_train()) / len(known.train) if refit else 0)  # the refit has more pairs
     seconds = MARGIN * (trainings * about["per_epoch"] + about["per_look"] / settings.check_every)
     fits = int((clock.seconds - clock.elapsed) / seconds)  # epochs
-    members = min(MEMBERS, max(1, fits // settings.epochs)) if ensemble is None else ensemble
-    return chosen | {"epochs": min(settings.epochs, max(fits, best["epochs"])), "ensemble": members}
+    full = settings.epochs * (2 if "epochs" not in space.given and _still_rises(clock.studies, settings.epochs) else 1)
+    members = min(MEMBERS, max(1, fits // full)) if ensemble is None else ensemble
+    return chosen | {"epochs": min(full, max(fits, best["epochs"])), "ensemble": members}
+
+
+def _still_rises(studies: tuple[Study, ...], epochs: int) -> bool:
+    """Whether the best of the second round, trained for all its `epochs`, gained much by the last doubling of them."""
+    if not (finalists := _ranked(studies[1])):
+        return False
+    best, row = finalists[0], finalists[0].user_attrs["row"]
+    before = next(trial for trial in _ranked(studies[0]) if trial.params == best.params)
+    if row["epochs"] < epochs or not before.value:
+        return False
+    doublings = math.log2(row["epochs"] / before.user_attrs["row"]["epochs"])
+    return bool((best.value or 0.0) >= before.value * (1 + RISING) ** doublings)
 
 
 class _Clock:
