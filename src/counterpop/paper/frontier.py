@@ -36,9 +36,9 @@ CANDIDATES: Mapping[str, Candidates] = {
         {"loss": "bpr", "negative_power": 0.75, "dim": 256},
     ),
     "lightgcn": (
-        {"loss": "softmax", "logq": 0.75},
-        {"loss": "bpr", "negative_power": 0.25, "dim": 256},
+        {"loss": "softmax", "batch": 8192, "epochs": 30},
         STEEP,
+        {"loss": "bpr", "negative_power": 0.25, "dim": 256},
         {"loss": "bpr", "negative_power": 0.5, "dim": 256},
         {"loss": "bce", "negative_power": 0.25, "lr": 0.05},
         {"loss": "softmax", "logq": 0.5, "dim": 256},
