@@ -12,8 +12,8 @@ import pytest
 
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
-from counterpop.splits import Split
-from counterpop.training import Progress, Race, Settings, Trial, race, train
+from counterpop.splits import Development, Split
+from counterpop.training import Progress, Race, Settings, Trial, race, racing, train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.fitting import SLOW_PAIRS, candidates_of
@@ -55,6 +55,25 @@ def test_train_takes_the_loss_and_power_that_short_trainings_rank_first(split: S
     assert np.array_equal(named.embeddings.item_vectors, run.embeddings.item_vectors)
 
 
+@pytest.mark.parametrize(("gain", "longer"), [(0.09, 1), (0.11, 2)])
+def test_what_gains_much_by_twice_the_epochs_is_trained_for_twice_as_many(
+    split: Split, monkeypatch: pytest.MonkeyPatch, gain: float, longer: int
+) -> None:
+    def pretend(known: Development, settings: Settings, *others: object) -> list[float]:
+        return [(1 + gain) ** math.log2(settings.epochs) / (10 + settings.negative_power), 0.3]
+
+    monkeypatch.setattr(racing, "try_settings", pretend)
+    options = {"refit": False, "dim": 4, "loss": "bce", "threads": 1}
+    settings = train(split, **options).settings
+    *tried, last = settings["race"]["tried"]
+    assert {row["round"] for row in tried} == {1} and last["round"] == 2
+    assert (last["negative_power"], last["epochs"]) == (0.0, 2 * tried[0]["epochs"])
+    assert settings["epochs"] == longer * Settings(loss="bce").epochs
+    assert ("gained 11%" in settings["race"]["sentence"]) == (longer == 2)
+    given = train(split, **options, epochs=40).settings
+    assert given["epochs"] == 40 and {row["round"] for row in given["race"]["tried"]} == {1}
+
+
 def test_what_the_user_names_is_not_raced(split: Split) -> None:
     given = train(split, refit=False, negative_power=0.0, **QUICK).settings
     assert [set(row) for row in given["race"]["tried"]] == [{"loss", "round", "epochs", "valid", "ordinary"}] * 2
@@ -67,7 +86,7 @@ def test_what_the_user_names_is_not_raced(split: Split) -> None:
 def test_softmax_is_raced_for_a_price_where_it_takes_minutes_and_nothing_given_is_its_own(split: Split) -> None:
     """It has other epochs, so these are whole default trainings: narrow, with the fewest users there are."""
     run = train(split, refit=False, dim=4, threads=1, price=0.05)
-    tried = run.settings["race"]["tried"]
+    tried = [row for row in run.settings["race"]["tried"] if row["round"] == 1]
     assert [(row["loss"], row["logq"], row["temperature"]) for row in tried[8:]] == [
         ("softmax", 1.0, 0.15),
         ("softmax", 0.5, 0.15),
@@ -78,7 +97,7 @@ def test_softmax_is_raced_for_a_price_where_it_takes_minutes_and_nothing_given_i
     assert "lr" not in tried[0] and "loss softmax, temperature 0.15, logq 1.0: " in run.settings["race"]["sentence"]
     assert {row["epochs"] for row in tried[8:]} == {Settings(loss="softmax").epochs}
     within = train(split, refit=False, dim=4, threads=1).settings["race"]["tried"]
-    assert [row["loss"] for row in within] == ["bpr"] * 4 + ["bce"] * 4
+    assert [row["loss"] for row in within if row["round"] == 1] == ["bpr"] * 4 + ["bce"] * 4
     few = 1000
     assert len(candidates_of({"dim": 4}, None, few)) == 11
     assert len(candidates_of({"dim": 4}, None, SLOW_PAIRS + 1)) == 8

@@ -19,6 +19,7 @@ from counterpop.tuning import PRICE
 
 Advance = Callable[[float, float], None]  # takes the loss and the seconds of an epoch
 
+RISING = 0.1  # of validation recall: what gains this by twice the epochs is trained for twice as many as usual
 KEPT = 12  # one candidate in this many goes on: better one longer round than two that are too short to tell
 
 
@@ -45,6 +46,8 @@ class Race:
     candidates: tuple[Settings, ...]
     trials: tuple[Trial, ...]
     price: float = PRICE
+    rise: float = 0.0
+    """What the winner gained by twice the epochs, as a share of its validation recall; 0 if that was not tried."""
 
     @property
     def ranking(self) -> list[Trial]:
@@ -66,8 +69,15 @@ class Race:
         return trial.ordinary < (1 - self.price) * max(one.ordinary or 0.0 for one in twins if one.round == trial.round)
 
     @property
+    def rises(self) -> bool:
+        """Whether the winner needs more epochs than usual."""
+        return self.rise >= RISING
+
+    @property
     def winner(self) -> Settings:
-        return self.candidates[self.ranking[0].candidate if self.trials else 0]
+        """The candidate that was chosen, with twice its epochs if it rises."""
+        best = self.candidates[self.ranking[0].candidate if self.trials else 0]
+        return replace(best, epochs=2 * best.epochs) if self.rises else best
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each trial: the settings that differ between candidates, and round, epochs, valid and seconds.
@@ -94,7 +104,8 @@ class Race:
             + f" after {trial.epochs} epochs"
             for trial in self.ranking
         ]
-        return f"Chosen by validation recall of short trainings: {named[0]}. Tried: {'; '.join(named[1:])}."
+        longer = f" It gained {self.rise:.0%} by twice the epochs, so it is trained for twice as many." * self.rises
+        return f"Chosen by validation recall of short trainings: {named[0]}. Tried: {'; '.join(named[1:])}.{longer}"
 
     def to_json(self) -> dict[str, Any]:
         """What a run folder holds: the same for the same seed, so without seconds."""
@@ -153,20 +164,45 @@ def race(
         entered = entered[:size]
         short = {one: replace(candidates[one], epochs=max(1, int(share * candidates[one].epochs))) for one in entered}
         stage = _Stage(f"race {number} of {len(rounds)}", sum(one.epochs for one in short.values()), report)
-        finished = []
-        for candidate, settings in short.items():
-
-            def measure(settings: Settings = settings, advance: Advance = stage.advance) -> list[float]:
-                start = time.perf_counter()
-                found = try_settings(known, settings, advance, encoder, point)
-                return [time.perf_counter() - start, *found]
-
-            seconds, valid, *rest = point.once(f"{number}/{candidate}", measure)
-            stage.best = max(valid, stage.best or 0.0)
-            finished.append(Trial(candidate, number, settings.epochs, valid, seconds, *rest))
+        finished = [_try(known, settings, (number, one), stage, encoder, point) for one, settings in short.items()]
         trials += finished
         entered = [trial.candidate for trial in Race(tuple(candidates), tuple(finished), price).ranking]
     return Race(tuple(candidates), tuple(trials), price)
+
+
+def check_rise(
+    known: Development,
+    raced: Race,
+    report: Report = lambda progress: None,
+    encoder: Any = None,
+    checkpoint: Checkpoint | None = None,
+) -> Race:
+    """The race, and what its winner gains by twice the epochs of its last trial: one more trial, in a round of its own.
+
+    A log with few pairs an item is learned slowly: there the usual epochs end long before the model does.
+    """
+    last = raced.ranking[0]
+    settings = replace(raced.winner, epochs=2 * last.epochs)
+    stage, place = _Stage("race, longer", settings.epochs, report), (last.round + 1, last.candidate)
+    trial = _try(known, settings, place, stage, encoder, checkpoint or Checkpoint(None, known, {}))
+    rise = trial.valid / last.valid - 1 if last.valid else 0.0
+    return replace(raced, trials=(*raced.trials, trial), rise=rise)
+
+
+def _try(
+    known: Development, settings: Settings, place: tuple[int, int], stage: _Stage, encoder: Any, point: Checkpoint
+) -> Trial:
+    """A short training of the candidate at this place: its round and number."""
+    number, candidate = place
+
+    def measure() -> list[float]:
+        start = time.perf_counter()
+        found = try_settings(known, settings, stage.advance, encoder, point)
+        return [time.perf_counter() - start, *found]
+
+    seconds, valid, *rest = point.once(f"{number}/{candidate}", measure)
+    stage.best = max(valid, stage.best or 0.0)
+    return Trial(candidate, number, settings.epochs, valid, seconds, *rest)
 
 
 def check_price(price: float | None, known: Development) -> None:

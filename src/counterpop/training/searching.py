@@ -22,7 +22,7 @@ from counterpop.splits import Development, Split
 from counterpop.training.backbones import BACKBONES
 from counterpop.training.checkpoints import Interrupted, digest
 from counterpop.training.fitting import candidates_of, read_settings, train
-from counterpop.training.racing import check_price, try_settings
+from counterpop.training.racing import RISING, check_price, try_settings
 from counterpop.training.settings import Settings, TrainOptions
 from counterpop.tuning import PRICE
 
@@ -37,7 +37,6 @@ SHORT = (0.05, 0.5)  # within these bounds,
 LONGER = 5.0  # and in the second round for this many times as much
 FINALISTS = 3  # of the first round, which enter the second
 MEMBERS = 5  # at most, if time is left for an ensemble
-RISING = 0.1  # of validation recall: a training that gains this by twice the epochs gets twice as many, before members
 MARGIN = 1.1  # of time: what the last training costs beyond its epochs and looks
 SLOW = 0.25  # of a round's time: a setting that would take longer is dropped after its second epoch
 LEAST_FOR_IMPORTANCE = 8  # trials
