@@ -43,7 +43,7 @@ def test_train_takes_the_loss_and_power_that_short_trainings_rank_first(split: S
         assert row["round"] == 1 and row["epochs"] == 40  # all of them: a log this small takes no time
         found = by_hand(split, 40, loss=row["loss"], negative_power=row["negative_power"])
         assert row["valid"] == pytest.approx(found, abs=1e-12)
-    least = {loss: 0.95 * max(row["ordinary"] for row in tried if row["loss"] == loss) for loss in ("bpr", "bce")}
+    least = {row["loss"]: 0.95 * row["ordinary"] for row in tried if not row["negative_power"]}
     affordable = [row["valid"] if row["ordinary"] >= least[row["loss"]] else 0.0 for row in tried]
     loss, power = choices[int(np.argmax(affordable))]
     assert (run.settings["loss"], run.settings["negative_power"]) == (loss, power)
@@ -135,6 +135,14 @@ def test_negatives_by_popularity_must_not_cost_more_than_the_price() -> None:
     assert Race(bpr + bce, trials, price=0.07).winner is bce[1]
     unknown = Race(bpr + bce, tuple(replace(trial, ordinary=None) for trial in trials))
     assert unknown.winner is bpr[1]
+
+
+def test_uniform_negatives_are_never_too_costly() -> None:
+    """On a log with few pairs an item, short trainings find more ordinary pairs with negatives by popularity."""
+    candidates = tuple(Settings(loss="bce", negative_power=power) for power in (0.0, 0.75))
+    raced = Race(candidates, (Trial(0, 1, 5, 0.04, 1.0, 0.18), Trial(1, 1, 5, 0.03, 1.0, 0.20)))
+    assert not any(raced.is_costly(trial) for trial in raced.trials)
+    assert raced.winner is candidates[0]
 
 
 def test_a_price_needs_a_share_an_ordinary_part_and_a_choice(split: Split) -> None:

@@ -60,13 +60,15 @@ class Race:
 
         Negatives drawn or weighed by popularity take popularity out in training, at a price that no strength gives
         back, so they have the limit that `tune` has by default. Compared are the trials of a round that differ in
-        nothing else.
+        nothing else, with the one that is closest to uniform negatives.
         """
         if trial.ordinary is None:
             return False
         alike = [replace(one, negative_power=0.0, logq=None, temperature=None) for one in self.candidates]
-        twins = [one for one in self.trials if alike[one.candidate] == alike[trial.candidate]]
-        return trial.ordinary < (1 - self.price) * max(one.ordinary or 0.0 for one in twins if one.round == trial.round)
+        twins = [one for one in self.trials if one.round == trial.round]
+        twins = [one for one in twins if alike[one.candidate] == alike[trial.candidate]]
+        base = min(twins, key=lambda one: _steepness(self.candidates[one.candidate]))
+        return trial.ordinary < (1 - self.price) * (base.ordinary or 0.0)
 
     @property
     def rises(self) -> bool:
@@ -122,6 +124,11 @@ class Race:
             for name, value in mine.items()
             if any(one[name] != value for one in (values if name == "loss" else same))
         }
+
+
+def _steepness(settings: Settings) -> float:
+    """How the draw of negatives follows popularity: 0 if it is uniform, 1 if by popularity."""
+    return settings.negative_power if settings.logq is None else 1 - settings.logq
 
 
 @dataclass
