@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from counterpop.errors import ArtifactError, InputError, check_settings
-from counterpop.locks import locked
+from counterpop.errors import InputError, check_settings
 from counterpop.progress import Progress, Report, following
 from counterpop.runs import Run
 from counterpop.splits import Development, Split
@@ -24,11 +21,11 @@ from counterpop.training.checkpoints import Interrupted, digest
 from counterpop.training.fitting import candidates_of, read_settings, train
 from counterpop.training.racing import RISING, check_price, try_settings
 from counterpop.training.settings import Settings, TrainOptions
+from counterpop.training.studies import open_studies
 from counterpop.tuning import PRICE
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
-    from optuna.storages.journal import JournalStorage
     from optuna.trial import FrozenTrial
 
 ROUNDS = (0.35, 0.2)  # of the time; the rest is for the last training
@@ -186,7 +183,7 @@ def search(
 
     first = read_settings(dict(space.given)).to_json()
     fixed = {name: first[name] for name in ("seed", "method", *space.given)} | {"data": digest(known), "price": limit}
-    with following(on_progress, progress) as show, _studies(storage, fixed) as studies:
+    with following(on_progress, progress) as show, open_studies(storage, fixed) as studies:
         if "last" not in studies[0].user_attrs:
             clock = _Clock(60 * minutes, studies, report)
             _play_rounds(known, space, clock)
@@ -390,52 +387,3 @@ def _sentence(rows: list[dict[str, Any]], members: int) -> str:
 
 def _settings_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in NOT_SETTINGS}
-
-
-@contextmanager
-def _studies(storage: str | Path | None, given: Mapping[str, Any]) -> Iterator[tuple[Study, Study]]:
-    """The studies of the two rounds, in memory or in a file; Optuna reports only warnings meanwhile."""
-    try:
-        import optuna
-    except ModuleNotFoundError as error:
-        raise InputError("a search needs Optuna: pip install 'counterpop[search]'") from error
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with ExitStack() as held:
-        held.callback(optuna.logging.set_verbosity, level)
-        options: dict[str, Any] = {"direction": "maximize", "load_if_exists": True}
-        options["storage"] = None if storage is None else held.enter_context(_journal(Path(storage)))
-        studies = tuple(optuna.create_study(study_name=f"round {number}", **options) for number in (1, 2))
-        before = studies[0].user_attrs.get("given")
-        if before not in (None, given):
-            raise InputError(
-                f"{storage} belongs to a search with other settings or data; continue that one or remove the file"
-            )
-        studies[0].set_user_attr("given", given)
-        seed = given["seed"] + len(studies[0].trials)  # a search that goes on must not propose the same again
-        studies[0].sampler = optuna.samplers.TPESampler(seed=seed)
-        for study in studies:  # what was interrupted is tried again
-            for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-                study.enqueue_trial(trial.params)
-        yield studies[0], studies[1]
-
-
-@contextmanager
-def _journal(path: Path) -> Iterator[JournalStorage]:
-    """Optuna's storage in a file, which only this process may use; a line that a full disk cut short is dropped."""
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
-
-    with locked(path):
-        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)  # Optuna's own, which a killed search leaves
-        damaged = ArtifactError(f"{path} is damaged, or no search at all; delete it to search from the beginning")
-        written = path.read_bytes() if path.exists() else b""
-        if not written.startswith(b'{"op_code":'[: len(written)]):
-            raise damaged
-        if cut := len(written) - written.rfind(b"\n") - 1:
-            os.truncate(path, len(written) - cut)
-        try:
-            storage = JournalStorage(JournalFileBackend(str(path)))
-        except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
-            raise damaged from None
-        yield storage
