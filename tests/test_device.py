@@ -472,7 +472,7 @@ def test_a_stopped_training_goes_on(log: Interactions, tmp_path: Path, device: A
     known = Development(log.rows(~held), log.rows(held))
     settings: dict[str, Any] = {"dim": 12, "epochs": 5, "check_every": 5, "engine": "torch", "threads": 1}
     settings |= {"negative_power": 0.0, "device": device, "progress": False} | given
-    whole, again = train(known, **settings), train(known, **settings)
+    whole, *others = (train(known, **settings) for _ in range(2 if device == "cpu" else 6))
     stops = 0
     while True:
         asked = itertools.count()
@@ -483,4 +483,5 @@ def test_a_stopped_training_goes_on(log: Interactions, tmp_path: Path, device: A
         except Interrupted:
             stops += 1
     assert stops > 2 and [entry["epoch"] for entry in run.history] == [entry["epoch"] for entry in whole.history]
-    assert distance(whole, run) <= (0 if device == "cpu" else 1e-5 + 3 * distance(whole, again))
+    alone = [distance(*pair) for pair in itertools.combinations((whole, *others), 2)]
+    assert distance(whole, run) <= (0 if device == "cpu" else 1e-5 + 2 * max(alone))

@@ -23,9 +23,9 @@ class Tiles(NamedTuple):
     """How a kernel is cut."""
 
     rows: int
-    """Held by a program."""
+    """Held by a program; half as many if operands are float32."""
     columns: int
-    """Gone through at a time; half as many if operands are float32."""
+    """Gone through at a time; likewise."""
     warps: int
     stages: int
     programs: int = 264
@@ -79,7 +79,8 @@ def tiles_of(table: dict[int, Tiles], rows: Tensor) -> tuple[Tiles, int]:
     """The tiles for such rows (., D), and the power of two they are padded to."""
     width = max(LEAST, triton.next_power_of_2(rows.shape[1]))
     tiles = table[max(width, min(table))] if has_room(rows.device) else SMALL
-    return tiles._replace(columns=tiles.columns * 2 // rows.element_size()), width
+    rows_held, columns = (size * 2 // rows.element_size() for size in tiles[:2])
+    return tiles._replace(rows=rows_held, columns=columns), width
 
 
 def has_room(device: torch.device) -> bool:

@@ -289,7 +289,7 @@ def _record(
             weight = tl.load(weights + item, here, 0.0)
         weight = tl.where(here, weight, 0.0) * scale
         counts = (item[:, None] != theirs[None, :]) & there[None, :] & here[:, None]
-        scores = tl.dot(p, tl.trans(k), input_precision="tf32") * scale + add
+        scores = tl.dot((p * scale).to(tl.float16), tl.trans(k.to(tl.float16))) + add  # as `others` has them
         whole = others_sum + softplus(o - others_sum)
         slopes = tl.where(counts, tl.exp(scores - whole[:, None]), 0.0) * weight[:, None]
         even = tl.where(counts, 1.0, 0.0) / tl.maximum(count, 1).to(tl.float32)[:, None]
