@@ -53,7 +53,7 @@ def title_of(name: str) -> str:
     return find_method(name).title
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What one call of `counterpop paper` is asked to do."""
 
