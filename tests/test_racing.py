@@ -74,6 +74,25 @@ def test_what_gains_much_by_twice_the_epochs_is_trained_for_twice_as_many(
     assert given["epochs"] == 40 and {row["round"] for row in given["race"]["tried"]} == {1}
 
 
+@pytest.mark.parametrize(("gain", "dim"), [(0.04, 128), (0.06, 256)])
+def test_what_gains_enough_by_twice_the_width_gets_it(
+    split: Split, monkeypatch: pytest.MonkeyPatch, gain: float, dim: int
+) -> None:
+    def pretend(known: Development, settings: Settings, *others: object) -> list[float]:
+        return [(1 + gain) ** math.log2(settings.dim) / (10 + settings.negative_power), 0.3]
+
+    monkeypatch.setattr(racing, "try_settings", pretend)
+    options = {"refit": False, "epochs": 40, "loss": "bce", "threads": 1}
+    settings = train(split, **options).settings
+    *tried, last = settings["race"]["tried"]
+    assert [row["dim"] for row in tried] == [128] * 4
+    assert (last["dim"], last["negative_power"], last["epochs"]) == (256, 0.0, tried[0]["epochs"])
+    assert settings["dim"] == dim
+    assert f"trainings: dim {dim}, negative_power 0.0: " in settings["race"]["sentence"]
+    named = train(split, **options, dim=16).settings
+    assert named["dim"] == 16 and all("dim" not in row for row in named["race"]["tried"])
+
+
 def test_what_the_user_names_is_not_raced(split: Split) -> None:
     given = train(split, refit=False, negative_power=0.0, **QUICK).settings
     assert [set(row) for row in given["race"]["tried"]] == [{"loss", "round", "epochs", "valid", "ordinary"}] * 2

@@ -24,7 +24,7 @@ from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint, Interrupted
 from counterpop.training.ensembles import check_reduction, combine, member_seeds, reduce_width
 from counterpop.training.loop import Look, begin, memory_errors, train_and_choose, train_for
-from counterpop.training.racing import check_price, check_rise, race
+from counterpop.training.racing import check_price, check_rise, check_width, race
 from counterpop.training.settings import Settings, TrainOptions
 from counterpop.tuning import PRICE
 
@@ -65,8 +65,8 @@ def train(
     given, or there is no ordinary part, MF on the CPU with at most 2 million pairs also races softmax, which takes
     minutes, unless you name a setting that it has another default for.
     If what is chosen gains 10 % of validation recall by training twice as long, as it does where items have few pairs,
-    and `epochs` is not given, it is trained for twice the usual epochs. `settings["race"]` of the run says what was
-    tried.
+    and `epochs` is not given, it is trained for twice the usual epochs; if MF gains 5 % by twice the usual width, and
+    `dim` is not given, it gets that width. `settings["race"]` of the run says what was tried.
 
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
     coarse grid of strengths, because that is how the model will be used; training stops after `patience` looks without
@@ -109,6 +109,8 @@ def train(
         raced = race(known, candidates, _budget(known, candidates), report, encoder, point, limit)
         if raced.trials and settings.get("epochs") is None:
             raced = check_rise(known, raced, report, encoder, point)
+        if raced.trials and settings.get("dim") is None and encoder is None and not raced.winner.layers:
+            raced = check_width(known, raced, report, encoder, point)
         look, members = Look(known, raced.winner), list[Run]()
         for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
             place = f" {number} of {ensemble}" if ensemble > 1 else ""

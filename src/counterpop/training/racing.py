@@ -20,6 +20,7 @@ from counterpop.tuning import PRICE
 Advance = Callable[[float, float], None]  # takes the loss and the seconds of an epoch
 
 RISING = 0.1  # of validation recall: what gains this by twice the epochs is trained for twice as many as usual
+WORTH = 0.05  # of validation recall: twice the width must gain this, for it costs time, memory and a wider index
 KEPT = 12  # one candidate in this many goes on: better one longer round than two that are too short to tell
 
 
@@ -48,12 +49,19 @@ class Race:
     price: float = PRICE
     rise: float = 0.0
     """What the winner gained by twice the epochs, as a share of its validation recall; 0 if that was not tried."""
+    wider: int | None = None
+    """The candidate that is the first winner at twice its width, if that was tried."""
 
     @property
     def ranking(self) -> list[Trial]:
         """The last trial of each candidate, best first: later rounds before earlier ones, too costly ones last."""
         last = {trial.candidate: trial for trial in self.trials}
-        return sorted(last.values(), key=lambda trial: (-trial.round, self.is_costly(trial), -trial.valid))
+
+        def place(trial: Trial) -> tuple[float, ...]:
+            worth = trial.valid / (1 + WORTH) if trial.candidate == self.wider else trial.valid
+            return -trial.round, self.is_costly(trial), -worth
+
+        return sorted(last.values(), key=place)
 
     def is_costly(self, trial: Trial) -> bool:
         """Whether its choice of negatives costs more than `price` of ordinary recall.
@@ -194,6 +202,22 @@ def check_rise(
     trial = _try(known, settings, place, stage, encoder, checkpoint or Checkpoint(None, known, {}))
     rise = trial.valid / last.valid - 1 if last.valid else 0.0
     return replace(raced, trials=(*raced.trials, trial), rise=rise)
+
+
+def check_width(
+    known: Development,
+    raced: Race,
+    report: Report = lambda progress: None,
+    encoder: Any = None,
+    checkpoint: Checkpoint | None = None,
+) -> Race:
+    """The race with its winner at twice the width as one more candidate, trained as in the winner's last trial."""
+    last = raced.ranking[0]
+    wider = replace(raced.candidates[last.candidate], dim=2 * raced.candidates[last.candidate].dim)
+    number, settings = len(raced.candidates), replace(wider, epochs=last.epochs)
+    stage, point = _Stage("race, wider", settings.epochs, report), checkpoint or Checkpoint(None, known, {})
+    trial = _try(known, settings, (last.round, number), stage, encoder, point)
+    return replace(raced, candidates=(*raced.candidates, wider), trials=(*raced.trials, trial), wider=number)
 
 
 def _try(
