@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import importlib
 import json
 import os
 import re
@@ -67,6 +68,20 @@ def out(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["new_runs"] > 0
     return folder
+
+
+def test_runs_made_on_a_gpu_have_the_splits_of_the_command(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    for folder in ("experiments", "benchmarks"):
+        monkeypatch.syspath_prepend(Path(__file__).parents[1] / folder)
+    tools = importlib.import_module("paper_on_gpu").tools_on("cpu")
+    for path in data.glob("*.npz"):
+        one, other = tools.load(path), load_dataset(path)
+        for name in ("train", "valid"):
+            parts = [getattr(split.development, name) for split in (one, other)]
+            for side in ("user_ix", "item_ix"):
+                np.testing.assert_array_equal(*(getattr(part, side) for part in parts))
+            assert (parts[0].weight is None) == (parts[1].weight is None)
 
 
 def test_table3_has_the_agreed_form_and_what_the_library_measures(data: Path, out: Path) -> None:
