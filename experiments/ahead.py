@@ -5,9 +5,9 @@
     python experiments/ahead.py price adressa --out ahead.jsonl   # what that costs in recall on ordinary pairs
     python experiments/ahead.py table --out ahead.jsonl
 
-A call goes on where an earlier one stopped; with `--runs FOLDER` it keeps what it trained, so that the seed that chose
-need not train again. ML-10M and Netflix are not refit, as in published results; Adressa and Gowalla, whose validation
-part is carved out of train, are.
+A call goes on where an earlier one stopped; with `--runs FOLDER` it keeps what it trained, so that the seed used for
+choosing is not trained again (its seconds are then those of loading it). ML-10M and Netflix are not refit, as in
+published results; Adressa and Gowalla, whose validation part is carved out of train, are.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def trained(split: cp.Split, runs: Path | None, seeds: tuple[int, ...] = (0,), *
     settings |= {"seed": seeds[0]}
     if runs is None:
         return cp.train(split, method="gradient", **settings)
-    key = {"data": digest(split.development)} | settings
+    key = {"data": digest(split.development), "numbers": cp.NUMBERS} | settings
     folder = runs / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     if not folder.exists():
         cp.save_run(cp.train(split, method="gradient", **settings), folder, split)

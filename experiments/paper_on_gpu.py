@@ -141,8 +141,8 @@ def main() -> None:
         return
     warnings.simplefilter("ignore", cp.CounterpopWarning)
     backbones = (given.backbone,) if given.backbone else BACKBONES
-    counts = {"quick": given.quick, "candidates": given.candidates, "seeds": given.seeds}
-    plan = Plan(**counts, device=given.device, backbones=backbones)
+    asked = {name: getattr(given, name) for name in ("quick", "candidates", "seeds", "device")}
+    plan = Plan(**asked, backbones=backbones)
     bench = Bench(given.data, given.runs, plan, tools=tools_on(given.device))
     bench.paths = {name: bench.paths[name] for name in given.datasets if name in bench.paths}
 

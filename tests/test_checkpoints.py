@@ -77,6 +77,11 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_refused(split: cp.
     for other in ({"seed": 1}, {"dim": 9}, {"refit": False}):
         with pytest.raises(ArtifactError, match="belongs to a training on other data, with other settings"):
             cp.train(split, **(settings | other), checkpoint=path, resume=True)
+    few = {name: value for name, value in settings.items() if name not in ("dim", "negative_power")}
+    with pytest.raises(Interrupted):
+        cp.train(split, **few, checkpoint=tmp_path / "y", should_stop=lambda: True)
+    with pytest.raises(ArtifactError, match="belongs to a training on other data, with other settings"):
+        cp.train(split, **few, dim=cp.Settings().dim, checkpoint=tmp_path / "y", resume=True)  # the usual, but named
     known = split.development
     wider = replace(known, **{name: with_a_new_item(getattr(known, name)) for name in ("train", "valid", "ordinary")})
     heavier = replace(known, valid=replace(known.valid, weight=np.arange(1.0, len(known.valid) + 1)))

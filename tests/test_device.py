@@ -298,7 +298,8 @@ def test_kernels_take_a_bias_of_each_kind_of_query() -> None:
     from counterpop.training.device import fused_contrast
 
     draw = torch.Generator().manual_seed(3)
-    queries, keys, bias = (torch.randn(*shape, generator=draw) for shape in ((40, 32), (50, 32), (2, 50)))
+    queries, keys, bias = (torch.randn(*shape, generator=draw) for shape in ((40, 32), (50, 32), (3, 50)))
+    bias[2] = contrast.LOWEST  # a kind without a key, and without a query
     labels = torch.randint(9, (40,), generator=draw), torch.randint(9, (50,), generator=draw)
     kinds, slopes, found = torch.randint(2, (40,), generator=draw), torch.randn(40, generator=draw), []
     for device, kind in (("cpu", contrast.log_sum_exp), (KERNELS_ON, fused_contrast.fused_log_sum_exp)):

@@ -69,7 +69,7 @@ def test_what_gains_much_by_twice_the_epochs_is_trained_for_twice_as_many(
     assert {row["round"] for row in tried} == {1} and last["round"] == 2
     assert (last["negative_power"], last["epochs"]) == (0.0, 2 * tried[0]["epochs"])
     assert settings["epochs"] == longer * Settings(loss="bce").epochs
-    assert ("gained 11%" in settings["race"]["sentence"]) == (longer == 2)
+    assert ("epochs gained 11%" in settings["race"]["sentence"]) == (longer == 2)
     given = train(split, **options, epochs=40).settings
     assert given["epochs"] == 40 and {row["round"] for row in given["race"]["tried"]} == {1}
 
@@ -82,15 +82,17 @@ def test_what_gains_enough_by_twice_the_width_gets_it(
         return [(1 + gain) ** math.log2(settings.dim) / (10 + settings.negative_power), 0.3]
 
     monkeypatch.setattr(racing, "try_settings", pretend)
-    options = {"refit": False, "epochs": 40, "loss": "bce", "threads": 1}
+    options = {"refit": False, "loss": "bce", "threads": 1}
     settings = train(split, **options).settings
-    *tried, last = settings["race"]["tried"]
-    assert [row["dim"] for row in tried] == [128] * 4
-    assert (last["dim"], last["negative_power"], last["epochs"]) == (256, 0.0, tried[0]["epochs"])
+    *tried, longer, last = settings["race"]["tried"]
+    assert [row["dim"] for row in (*tried, longer)] == [128] * 5
+    assert (last["dim"], last["negative_power"], last["epochs"]) == (256, 0.0, longer["epochs"])
     assert settings["dim"] == dim
     assert f"trainings: dim {dim}, negative_power 0.0: " in settings["race"]["sentence"]
-    named = train(split, **options, dim=16).settings
-    assert named["dim"] == 16 and all("dim" not in row for row in named["race"]["tried"])
+    assert ("not 5% more" in settings["race"]["sentence"]) == last.get("too_little_gained", False) == (dim == 128)
+    for named in ({"dim": 16}, {"epochs": 40}):
+        given = train(split, **options, **named).settings
+        assert given["dim"] == named.get("dim", 128) and all("dim" not in row for row in given["race"]["tried"])
 
 
 def test_what_the_user_names_is_not_raced(split: Split) -> None:
@@ -223,3 +225,14 @@ def test_a_race_needs_candidates_and_validation(split: Split) -> None:
     empty = replace(split.development, valid=split.valid.rows(np.zeros(len(split.valid), bool)))
     with pytest.raises(InputError, match="training needs a validation part"):
         race(empty, [only, only], 1.0)
+
+
+def test_a_width_that_does_not_fit_in_memory_is_not_taken(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pretend(known: Development, settings: Settings, *others: object) -> list[float]:
+        if settings.dim > 128:
+            raise MemoryError
+        return [0.1, 0.3]
+
+    monkeypatch.setattr(racing, "try_settings", pretend)
+    settings = train(split, refit=False, loss="bce", threads=1).settings
+    assert settings["dim"] == 128 and all("dim" not in row for row in settings["race"]["tried"])

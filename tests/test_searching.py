@@ -177,6 +177,22 @@ def test_a_slow_loss_drops_only_itself(split: cp.Split, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("steady")
+def test_a_loss_with_fewer_epochs_is_tried_where_the_cheapest_is_too_slow(
+    split: cp.Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LightGCN has 150 epochs with BPR and 50 with softmax. The first trial is never dropped."""
+
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        for _ in range(min(3, settings.epochs)):
+            advance(0.5, 0.01 if settings.epochs == 3 else 0.06)  # type: ignore[operator]  # 3: to probe
+        return [float(np.exp(-settings.lr))]
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    run = cp.search(split, minutes=0.1, backbone="lightgcn", dim=8, threads=1, refit=False, ensemble=1)
+    assert {row["loss"] for row in run.settings["search"]["leaderboard"]} == {"bpr", "softmax"}
+
+
+@pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize("loss", ["bpr", "softmax"])
 def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
     """Recall on even pairs rises with the steepness of the draw; on ordinary ones it falls by up to a third."""
@@ -223,6 +239,20 @@ def test_a_loss_is_compared_with_its_own_usual_draw(split: cp.Split, monkeypatch
     found = cp.search(known, minutes=0.02, backbone="mf", dim=8, refit=False, ensemble=1, **FEW).settings
     assert found["loss"] == "bpr"
     assert found["negative_power"] <= 0.1
+
+
+@pytest.mark.usefixtures("steady")
+def test_what_draws_as_usual_is_never_too_costly(split: cp.Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
+        advance(0.5, 0.01)  # type: ignore[operator]
+        return [1 / settings.lr, settings.lr]  # a smaller rate finds more even pairs and fewer ordinary ones
+
+    monkeypatch.setattr(searching, "try_settings", pretend)
+    known = replace(split.development, ordinary=split.development.valid)
+    options = {"minutes": 0.02, "backbone": "mf", "loss": "bpr", "negative_power": 0.0, "dim": 8, **FEW}
+    board = cp.search(known, refit=False, ensemble=1, **options).settings["search"]["leaderboard"]
+    assert len({row["lr"] for row in board}) > 2 and not any("too_costly" in row for row in board)
+    assert board[0]["lr"] == min(row["lr"] for row in board)
 
 
 def test_a_search_stops_when_asked(split: cp.Split, tmp_path: Path) -> None:

@@ -24,7 +24,10 @@ BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
 CANDIDATES = 3  # with one seed, MF then takes less than an hour on two cores
 MOST_CANDIDATES = 8
 QUICK_CANDIDATES = 2
-SEARCHED = ("loss", "lr", "reg", "initial_scale", "negatives", "negative_power", "epochs", "dim", "temperature", "logq")
+SEARCHED = (
+    *("loss", "lr", "reg", "initial_scale", "negatives", "negative_power"),
+    *("epochs", "batch", "dim", "temperature", "logq"),
+)
 """What candidates may differ in, with the options."""
 LOOKS: dict[str, dict[str, Any]] = {  # fewer than by default
     "mf": {"check_every": 20, "patience": 5},

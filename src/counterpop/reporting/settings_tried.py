@@ -15,6 +15,7 @@ from counterpop.reporting.tables import html_table
 
 CHOOSERS = ("race", "search")  # of a run's settings
 MOST = 20  # rows
+LOST = ("too_costly", "too_little_gained")  # what puts a row behind the others of its round
 
 
 def settings_tried(reports: Sequence[RunReport]) -> list[Section]:
@@ -29,7 +30,7 @@ def settings_tried(reports: Sequence[RunReport]) -> list[Section]:
 
 def _tried(name: str, found: Mapping[str, Any]) -> str:
     rows = found.get("leaderboard", found.get("tried", []))
-    rows = sorted(rows, key=lambda row: (-row["round"], row.get("too_costly", False), -row["valid"]))
+    rows = sorted(rows, key=lambda row: (-row["round"], any(row.get(why) for why in LOST), -row["valid"]))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     shown = [(str(place), [_cell(row.get(column)) for column in columns]) for place, row in enumerate(rows[:MOST], 1)]
     titles = ["", *(escape(column.replace("_", " ")) for column in columns)]

@@ -64,9 +64,10 @@ def train(
     Negatives by popularity that cost more than `price` of ordinary recall (.05 if not given) come last. If `price` is
     given, or there is no ordinary part, MF on the CPU with at most 2 million pairs also races softmax, which takes
     minutes, unless you name a setting that it has another default for.
-    If what is chosen gains 10 % of validation recall by training twice as long, as it does where items have few pairs,
-    and `epochs` is not given, it is trained for twice the usual epochs; if MF gains 5 % by twice the usual width, and
-    `dim` is not given, it gets that width. `settings["race"]` of the run says what was tried.
+    Then, unless `epochs` is given, two more short trainings look further: if training the winner twice as long gains
+    10 % of validation recall (typical where items have few pairs), it is trained for twice the usual epochs; and if MF
+    gains 5 % at twice the usual width, it gets that width, unless `dim` is given. `settings["race"]` of the run says
+    what was tried.
 
     Every `check_every` epochs recall@20 is measured on validation, on a sample of users and at the best of the method's
     coarse grid of strengths, because that is how the model will be used; training stops after `patience` looks without
@@ -103,14 +104,15 @@ def train(
         raise InputError(f"ensemble must be a whole number of at least 1, got {ensemble!r}")
     key = {"candidates": [one.to_json() for one in candidates], "refit": refit, "encoder": type(encoder).__name__}
     limit = PRICE if price is None else price
-    key |= {"cores": core_count(), "ensemble": ensemble, "price": limit}
+    free = [name for name in ("epochs", "dim") if settings.get(name) is None]
+    key |= {"cores": core_count(), "ensemble": ensemble, "price": limit, "free": free}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
     with memory_errors(candidates[0]), following(on_progress, progress) as report:
         raced = race(known, candidates, _budget(known, candidates), report, encoder, point, limit)
-        if raced.trials and settings.get("epochs") is None:
+        if raced.trials and "epochs" in free:
             raced = check_rise(known, raced, report, encoder, point)
-        if raced.trials and settings.get("dim") is None and encoder is None and not raced.winner.layers:
-            raced = check_width(known, raced, report, encoder, point)
+            if "dim" in free and encoder is None and not raced.winner.layers:
+                raced = check_width(known, raced, report, encoder, point)
         look, members = Look(known, raced.winner), list[Run]()
         for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
             place = f" {number} of {ensemble}" if ensemble > 1 else ""

@@ -39,14 +39,19 @@ def memory_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # torch's, which may not be installed; on the CPU it has no class of its own
-        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
+        if not is_memory_error(error):
             raise
         dim = f"dim (now {settings.dim}) or " if find_backbone(settings.backbone).builtin else ""
         raise InputError(
             f"training ran out of memory on {settings.device}; lower {dim}batch (now {settings.batch}), or train "
             "without the ledger, which takes four times the memory of the vectors"
         ) from error
+
+
+def is_memory_error(error: Exception) -> bool:
+    """Whether memory ran out; torch, which may not be installed, has no class of its own for this on the CPU."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "can't allocate memory" in str(error)
 
 
 def train_and_choose(

@@ -13,14 +13,14 @@ from counterpop.progress import Progress, Report
 from counterpop.splits import Development
 from counterpop.training.backbones.contract import Start
 from counterpop.training.checkpoints import Checkpoint
-from counterpop.training.loop import Look, begin, run_epochs
+from counterpop.training.loop import Look, begin, is_memory_error, run_epochs
 from counterpop.training.settings import Settings
 from counterpop.tuning import PRICE
 
 Advance = Callable[[float, float], None]  # takes the loss and the seconds of an epoch
 
-RISING = 0.1  # of validation recall: what gains this by twice the epochs is trained for twice as many as usual
-WORTH = 0.05  # of validation recall: twice the width must gain this, for it costs time, memory and a wider index
+RISING = 0.1  # of validation recall: a winner that gains this much from twice the epochs is trained for twice as many
+WORTH = 0.05  # of validation recall: what twice the width must gain, because it costs time, memory and a wider index
 KEPT = 12  # one candidate in this many goes on: better one longer round than two that are too short to tell
 
 
@@ -92,12 +92,15 @@ class Race:
     def table(self) -> list[dict[str, Any]]:
         """A row for each trial: the settings that differ between candidates, and round, epochs, valid and seconds.
 
-        What differs only from loss to loss is left out, except for the loss.
+        What differs only from loss to loss is left out, except for the loss. `too_costly` or `too_little_gained` is
+        there, and True, where that is why a trial lost.
         """
         names = {name for trial in self.trials for name in self._differing(trial)}
         return [
             {name: value for name, value in self.candidates[trial.candidate].to_json().items() if name in names}
             | {name: value for name, value in vars(trial).items() if name != "candidate"}
+            | ({"too_costly": True} if self.is_costly(trial) else {})
+            | ({"too_little_gained": True} if self._gains_too_little(trial) else {})
             for trial in self.trials
         ]
 
@@ -111,16 +114,20 @@ class Race:
                 if trial.ordinary is None
                 else f" (ordinary {trial.ordinary:.4f}{', too costly' * self.is_costly(trial)})"
             )
-            + f" after {trial.epochs} epochs"
+            + f" after {trial.epochs} epochs{', not 5% more' * self._gains_too_little(trial)}"
             for trial in self.ranking
         ]
-        longer = f" It gained {self.rise:.0%} by twice the epochs, so it is trained for twice as many." * self.rises
+        longer = f" Doubling the epochs gained {self.rise:.0%}, so it is trained for twice as many." * self.rises
         return f"Chosen by validation recall of short trainings: {named[0]}. Tried: {'; '.join(named[1:])}.{longer}"
 
     def to_json(self) -> dict[str, Any]:
         """What a run folder holds: the same for the same seed, so without seconds."""
         rows = [{name: value for name, value in row.items() if name != "seconds"} for row in self.table()]
         return {"sentence": self.sentence, "tried": rows}
+
+    def _gains_too_little(self, trial: Trial) -> bool:
+        """Whether this is a wider winner that lost."""
+        return trial.candidate == self.wider != self.ranking[0].candidate
 
     def _differing(self, trial: Trial) -> dict[str, Any]:
         """The settings in which a candidate differs from others with its loss, and the loss if there are several."""
@@ -185,13 +192,7 @@ def race(
     return Race(tuple(candidates), tuple(trials), price)
 
 
-def check_rise(
-    known: Development,
-    raced: Race,
-    report: Report = lambda progress: None,
-    encoder: Any = None,
-    checkpoint: Checkpoint | None = None,
-) -> Race:
+def check_rise(known: Development, raced: Race, report: Report, encoder: Any, point: Checkpoint) -> Race:
     """The race, and what its winner gains by twice the epochs of its last trial: one more trial, in a round of its own.
 
     A log with few pairs an item is learned slowly: there the usual epochs end long before the model does.
@@ -199,24 +200,26 @@ def check_rise(
     last = raced.ranking[0]
     settings = replace(raced.winner, epochs=2 * last.epochs)
     stage, place = _Stage("race, longer", settings.epochs, report), (last.round + 1, last.candidate)
-    trial = _try(known, settings, place, stage, encoder, checkpoint or Checkpoint(None, known, {}))
+    trial = _try(known, settings, place, stage, encoder, point)
     rise = trial.valid / last.valid - 1 if last.valid else 0.0
     return replace(raced, trials=(*raced.trials, trial), rise=rise)
 
 
-def check_width(
-    known: Development,
-    raced: Race,
-    report: Report = lambda progress: None,
-    encoder: Any = None,
-    checkpoint: Checkpoint | None = None,
-) -> Race:
-    """The race with its winner at twice the width as one more candidate, trained as in the winner's last trial."""
+def check_width(known: Development, raced: Race, report: Report, encoder: Any, point: Checkpoint) -> Race:
+    """The race with its winner at twice the width as one more candidate, trained as in the winner's last trial.
+
+    Without it if memory runs out.
+    """
     last = raced.ranking[0]
     wider = replace(raced.candidates[last.candidate], dim=2 * raced.candidates[last.candidate].dim)
     number, settings = len(raced.candidates), replace(wider, epochs=last.epochs)
-    stage, point = _Stage("race, wider", settings.epochs, report), checkpoint or Checkpoint(None, known, {})
-    trial = _try(known, settings, (last.round, number), stage, encoder, point)
+    stage = _Stage("race, wider", settings.epochs, report)
+    try:
+        trial = _try(known, settings, (last.round, number), stage, encoder, point)
+    except (RuntimeError, MemoryError) as error:
+        if is_memory_error(error):
+            return raced
+        raise
     return replace(raced, candidates=(*raced.candidates, wider), trials=(*raced.trials, trial), wider=number)
 
 

@@ -42,11 +42,13 @@ FACTORS = {"lr": (0.4, 2.5), "reg": (0.25, 4.0)}  # around the default of backbo
 RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {  # by loss: numbers that matter only for it
     "softmax": {"temperature": (0.05, 0.3), "logq": (-1.0, 1.0)}
 }
-STEEP = {"softmax": {"logq": -0.5}}  # by loss: tried beside its default at any price, for the best may lie far from it
+STEEP = {
+    "softmax": {"logq": -0.5}
+}  # by loss: tried beside its default if the price is unlimited, for the best may lie far from it
 UNLIMITED = 1.0  # a price
 NOT_SETTINGS = ("round", "epochs", "valid", "ordinary", "too_costly")  # in a row of the leaderboard
 POWERS = {"negative_power": (0.0, 1.0)}  # for the other losses
-CHEAPEST = "bpr"  # of the losses: what is too slow with it is too slow with all
+CHEAPEST = "bpr"  # of the losses: an epoch of the others takes at least as long
 DRAWS = ("negative_power", "logq")  # settings of the draw of negatives
 
 
@@ -108,20 +110,21 @@ class _Space:
     def costly(self, done: Sequence[FrozenTrial]) -> set[int]:
         """Which of these trials draw negatives at more than the price, by number.
 
-        Each is compared with the best that draws them as usual, with the same backbone and loss, as far as there is
-        one: negatives by popularity take popularity out in training, at a price that no strength gives back.
+        Each is compared with the best that draws them as usual, with the same backbone and loss, if there is one:
+        negatives by popularity take popularity out in training, at a price that no strength gives back.
         """
         rows = {trial.number: trial.user_attrs["row"] for trial in done}
-        floors = dict[tuple[str, str], float]()
-        for row in rows.values():
+        floors, usual = dict[tuple[str, str], float](), set[int]()
+        for number, row in rows.items():
             kind = row["backbone"], row["loss"]
             base = read_settings(dict(self.given) | {"backbone": row["backbone"], "loss": row["loss"]})
             if all(row.get(name, getattr(base, name)) == getattr(base, name) for name in DRAWS):
                 floors[kind] = max(floors.get(kind, 0.0), (1 - self.price) * row.get("ordinary", 0.0))
+                usual.add(number)
         return {
             number
             for number, row in rows.items()
-            if row.get("ordinary", 0.0) < floors.get((row["backbone"], row["loss"]), 0.0)
+            if number not in usual and row.get("ordinary", 0.0) < floors.get((row["backbone"], row["loss"]), 0.0)
         }
 
     def _ranges(self, settings: Settings) -> dict[str, tuple[float, float]]:
@@ -245,12 +248,12 @@ def _plan_last(known: Development, space: _Space, clock: _Clock, refit: bool, en
 
 
 def _still_rises(studies: tuple[Study, ...], epochs: int) -> bool:
-    """Whether the best of the second round, trained for all its `epochs`, gained much by the last doubling of them."""
+    """Whether the best of the second round, trained for all its `epochs`, still gained much from the last doubling."""
     if not (finalists := _ranked(studies[1])):
         return False
     best, row = finalists[0], finalists[0].user_attrs["row"]
-    before = next(trial for trial in _ranked(studies[0]) if trial.params == best.params)
-    if row["epochs"] < epochs or not before.value:
+    before = next((trial for trial in _ranked(studies[0]) if trial.params == best.params), None)
+    if before is None or row["epochs"] < epochs or not before.value:
         return False
     doublings = math.log2(row["epochs"] / before.user_attrs["row"]["epochs"])
     return bool((best.value or 0.0) >= before.value * (1 + RISING) ** doublings)
@@ -303,7 +306,7 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
         settings = space.propose(trial)
         short = replace(settings, epochs=max(1, int(share * settings.epochs)))
         row = space.describe(settings) | {"round": number + 1, "epochs": short.epochs}
-        if _is_slow(study, row):
+        if _is_slow(study, row, limit):
             study.tell(trial, state=TrialState.PRUNED)
             continue
         took: list[float] = []
@@ -331,15 +334,19 @@ def _compare(known: Development, space: _Space, clock: _Clock, number: int) -> N
             clock.best = max(valid, clock.best or 0.0)
 
 
-def _is_slow(study: Study, row: Mapping[str, Any]) -> bool:
-    """Whether this backbone was too slow at this width or a smaller one, with this loss or the cheapest."""
+def _is_slow(study: Study, row: Mapping[str, Any], limit: float) -> bool:
+    """Whether this backbone was too slow at this width or a smaller one: with this loss, or even with the cheapest.
+
+    Losses have epochs of their own, so it is asked whether this many of the cheapest would take longer than `limit`.
+    """
     from optuna.trial import TrialState
 
     dropped = study.get_trials(deepcopy=False, states=[TrialState.PRUNED])
-    rows = (trial.user_attrs["row"] for trial in dropped if "row" in trial.user_attrs)
+    known = [(trial.user_attrs["row"], trial.user_attrs["per_epoch"]) for trial in dropped if trial.user_attrs]
     return any(
-        one["backbone"] == row["backbone"] and one["loss"] in (row["loss"], CHEAPEST) and one["dim"] <= row["dim"]
-        for one in rows
+        one["loss"] == row["loss"] or (one["loss"] == CHEAPEST and per_epoch * row["epochs"] > limit)
+        for one, per_epoch in known
+        if one["backbone"] == row["backbone"] and one["dim"] <= row["dim"]
     )
 
 

@@ -23,9 +23,9 @@ class Tiles(NamedTuple):
     """How a kernel is cut."""
 
     rows: int
-    """Held by a program; half as many if operands are float32."""
+    """Held by a program; halved if operands are float32."""
     columns: int
-    """Gone through at a time; likewise."""
+    """Gone through at a time; halved likewise."""
     warps: int
     stages: int
     programs: int = 264
@@ -207,6 +207,7 @@ def _gradient(
     scale = tl.load(largest)
     if OF_KEYS:
         add_own = tl.load(bias + m, m < M, float("-inf"))
+        no_key = add_own <= LOWEST  # whose scores are as low as a sum without keys, so that no difference is a number
         outside = scale
     else:
         add_own = -tl.load(sums + m, m < M, float("inf"))
@@ -220,7 +221,8 @@ def _gradient(
         theirs = tl.load(others + n, n < N, 0).to(tl.int32)[None, :]
         add = -tl.load(sums + n, n < N, float("inf")) if OF_KEYS else tl.load(bias + n, n < N, float("-inf"))
         scores = tl.dot(rows, tl.trans(columns), input_precision="tf32") * LOG2E + add_own + (add * LOG2E)[None, :]
-        weights = tl.exp2(tl.where(mine == theirs, float("-inf"), scores))
+        left_out = (mine == theirs) | (no_key[:, None] if OF_KEYS else (add <= LOWEST)[None, :])
+        weights = tl.exp2(tl.where(left_out, float("-inf"), scores))
         if OF_KEYS:
             slope = tl.load(slopes + n, n < N, 0.0) / tl.where(scale > 0, scale, 1.0)
             weights *= slope[None, :]

@@ -23,7 +23,7 @@ class SimGCL(Plain):
     orthant. InfoNCE of distinct rows, with z and z' their unit vectors in the two encodings, is the mean over rows i of
     -log(exp(z_i.z'_i / temperature) / sum over rows j of exp(z_i.z'_j / temperature)). It spreads vectors evenly over
     the sphere, which leaves less room for popularity. No encoding contains layer 0. Ranks without noise.
-    Limit: LightGCN with torch only; a step encodes everything three times, so it asks for a GPU unless the data are
+    Limit: LightGCN with torch only; a step encodes everything three times, so use a GPU unless the data are
     small.
     """
 

@@ -114,7 +114,7 @@ def record(
     """Adds one pair in `every` to a ledger's tables of users and items (., 4, D): see `DeviceLedger.record_shared`.
 
     Positions and vectors of users and seen items; positions and vectors of the negatives, and what is added to their
-    scores; the pairs' own scores, the log-sum-exps of the others, and what a pair of an item counts.
+    scores; the pairs' own scores, the log-sum-exps of the others, and the weight of a pair, by its item.
     """
     (n, D), (at, keys, bias), (own, others, weights) = pairs[2].shape, negatives, known
     shape = {"D": D, "WIDTH": max(LEAST, triton.next_power_of_2(D)), "ROWS": LEAST, "KEYS": KEYS, "LABELS": LABELS}
