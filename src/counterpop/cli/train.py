@@ -99,8 +99,11 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     metavar="NAME=VALUE",
     help=f"An option of the method: {OPTIONS}.",
 )
-@number("dim", "Width of the vectors.")
-@number("epochs", "Maximum number of epochs; training may stop earlier, by the validation part.")
+@number("dim", "Width of the vectors; after a race, MF may get twice the default.")
+@number(
+    "epochs",
+    "Maximum number of epochs; training may stop earlier, by the validation part. After a race, it may be doubled.",
+)
 @click.option(
     "--sampling",
     type=click.Choice(get_args(options.Sampling)),
@@ -191,7 +194,8 @@ def command(
 
     Training looks at the validation part, never at test, and keeps the best model. Without --loss or
     --negative-power, short trainings on the same data choose them first, each for a tenth of a whole
-    one. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
+    one, and then whether twice the epochs or, for MF, twice the width are worth their time, unless --epochs or --dim
+    is given. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
     strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
     half the time.
 
