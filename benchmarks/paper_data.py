@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 import counterpop as cp
-from counterpop.splits import Carve
 
 
 def data_folder() -> Path:
@@ -25,11 +24,10 @@ def load_split(name: str, ordinary: float = 0.0) -> cp.Split:
     return read_split(data_folder() / f"{name}.npz", ordinary)
 
 
-def read_split(path: Path, ordinary: float = 0.0, carve: Carve = "auto") -> cp.Split:
+def read_split(path: Path, ordinary: float = 0.0) -> cp.Split:
     """The split in a file, read without polars, which a machine with a GPU may lack."""
     with np.load(path, allow_pickle=False) as archive:
         user, item, part = archive["user"], archive["item"], archive["split"]
     order = np.lexsort((item, user))
     ids = np.arange(user.max() + 1), np.arange(item.max() + 1)
-    log = cp.Interactions(user[order], item[order], *ids, part=part[order])
-    return cp.split_as_given(log, carve=carve, ordinary=ordinary)
+    return cp.split_as_given(cp.Interactions(user[order], item[order], *ids, part=part[order]), ordinary=ordinary)

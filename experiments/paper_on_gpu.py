@@ -105,7 +105,7 @@ def tools_on(device: str) -> Tools:
         users = np.flatnonzero(split.test.user_counts).astype(np.int32)
         return cp.measure(lists(adjustment, users, K), users, train, split.test, resamples=resamples)
 
-    return Tools(partial(read_split, carve="uniform"), measure, search)  # as `counterpop paper` carves
+    return Tools(read_split, measure, search)
 
 
 def run_side_by_side(given: argparse.Namespace) -> None:

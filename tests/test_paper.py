@@ -245,6 +245,17 @@ def test_a_run_is_made_again_when_settings_threads_data_or_numbers_change(
     assert made() == 1
 
 
+def test_a_run_chosen_on_another_validation_part_is_another_run(data: Path, tmp_path: Path) -> None:
+    def load_uniform(path: Path) -> cp.Split:
+        return cp.split_as_given(cp.read_interactions(path), carve="uniform", ordinary=0.0)
+
+    one, other = (Bench(data, tmp_path, MF, tools=tools) for tools in (None, runs.Tools(load=load_uniform)))
+    settings = MF.settings("mf", "plain")
+    for name, same in {"ml10m": True, "adressa": False}.items():
+        assert (one.key("test", name, settings) == other.key("test", name, settings)) == same
+    assert one.split("adressa").manifest.carved == one.key("test", "adressa", settings)["carved"] == "matched"
+
+
 def test_the_threads_of_the_cpu_do_not_count_on_a_gpu() -> None:
     on_cpu, on_gpu = (runs.resolve({"backbone": "lightgcn", "device": device}) for device in ("cpu", "cuda"))
     assert (on_cpu["threads"], on_gpu["threads"]) == (core_count(), None)

@@ -85,8 +85,7 @@ def load_dataset(path: Path) -> cp.Split:
         return cp.load_split(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cp.CounterpopWarning)  # table2 names the number
-        # published figures use all of train; a uniform carve is drawn and weighted as it always was
-        return cp.split_as_given(cp.read_interactions(path), carve="uniform", ordinary=0.0)
+        return cp.split_as_given(cp.read_interactions(path), ordinary=0.0)  # published figures use all of train
 
 
 def thin(split: cp.Split, users: int, seed: int = 0) -> cp.Split:

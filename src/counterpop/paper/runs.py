@@ -322,10 +322,12 @@ class Bench:
         """What changes the bits of a result, and nothing else."""
         if name not in self._checksums:
             self._checksums[name] = checksum(self._path(name))
+        carved = self.split(name).manifest.carved
         return {
             "what": what,
             "dataset": name,
             "data": self._checksums[name],
+            **({"carved": carved} if carved else {}),
             "numbers": cp.NUMBERS,
             "k": K,
             "settings": resolve(settings),
