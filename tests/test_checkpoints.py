@@ -15,7 +15,7 @@ import pytest
 
 import counterpop as cp
 from counterpop.errors import ArtifactError, CounterpopWarning
-from counterpop.training import Interrupted, checkpoints
+from counterpop.training import Interrupted, checkpoints, racing
 
 QUICK = {"dim": 8, "epochs": 6, "check_every": 2, "threads": 2}
 CASES: list[dict[str, Any]] = [
@@ -96,6 +96,26 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_refused(split: cp.
     path.write_bytes(content[:100])
     with pytest.raises(ArtifactError, match=r"cannot be read .*delete it"):
         cp.train(split, **settings, checkpoint=path, resume=True)
+
+
+def test_a_width_that_did_not_fit_in_memory_is_not_tried_again(
+    split: cp.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may fit now, for instance on a GPU that another process has left; what was trained meanwhile would be lost."""
+
+    def pretend(known: cp.Development, settings: cp.Settings, *others: object) -> list[float]:
+        if settings.dim > 128 and not seen:
+            raise MemoryError
+        return [0.9 if settings.dim > 128 else 0.1, 0.3]
+
+    seen: list[tuple[str, int]] = []
+    more: dict[str, Any] = {"loss": "bce", "refit": False, "threads": 1, "check_every": 1, "patience": 2}
+    more |= {"checkpoint": tmp_path / "x", "on_progress": lambda one: seen.append((one.stage, one.epoch))}
+    monkeypatch.setattr(racing, "try_settings", pretend)
+    with pytest.raises(Interrupted):
+        cp.train(split, **more, should_stop=lambda: seen[-1:] == [("train", 2)])
+    run = cp.train(split, **more, resume=True)
+    assert seen[2] == ("train", 3) and run.settings["dim"] == 128
 
 
 def test_a_member_that_is_kept_counts_even_where_the_checkpoint_is_older(split: cp.Split, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from counterpop.errors import InputError
@@ -208,19 +209,26 @@ def check_rise(known: Development, raced: Race, report: Report, encoder: Any, po
 def check_width(known: Development, raced: Race, report: Report, encoder: Any, point: Checkpoint) -> Race:
     """The race with its winner at twice the width as one more candidate, trained as in the winner's last trial.
 
-    Without it if memory runs out.
+    Without it if memory runs out, or did so before the training was stopped.
     """
     last = raced.ranking[0]
     wider = replace(raced.candidates[last.candidate], dim=2 * raced.candidates[last.candidate].dim)
     number, settings = len(raced.candidates), replace(wider, epochs=last.epochs)
     stage = _Stage("race, wider", settings.epochs, report)
-    try:
-        trial = _try(known, settings, (last.round, number), stage, encoder, point)
-    except (RuntimeError, MemoryError) as error:
-        if is_memory_error(error):
-            return raced
-        raise
-    return replace(raced, candidates=(*raced.candidates, wider), trials=(*raced.trials, trial), wider=number)
+    attempt = partial(_try, known, settings, (last.round, number), stage, encoder, point)
+
+    def fits() -> bool:
+        try:
+            attempt()
+        except (RuntimeError, MemoryError) as error:
+            if not is_memory_error(error):
+                raise
+            return False
+        return True
+
+    if not point.once("wider fits", fits):
+        return raced
+    return replace(raced, candidates=(*raced.candidates, wider), trials=(*raced.trials, attempt()), wider=number)
 
 
 def _try(
