@@ -15,7 +15,8 @@ import pytest
 
 import counterpop as cp
 from counterpop.errors import ArtifactError, CounterpopWarning
-from counterpop.training import Interrupted, checkpoints, racing
+from counterpop.training import Interrupted, checkpoints, fitting, racing
+from counterpop.training.backbones.mf import MF
 
 QUICK = {"dim": 8, "epochs": 6, "check_every": 2, "threads": 2}
 CASES: list[dict[str, Any]] = [
@@ -68,6 +69,29 @@ def test_a_stopped_training_ends_with_the_same_bits(split: cp.Split, tmp_path: P
         one, other = first.tensors(), second.tensors()
         assert one.keys() == other.keys()
         assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_stopped_race_goes_on_to_the_same_epochs_and_width(
+    split: cp.Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the trials of twice the epochs and twice the width, which a named number of epochs leaves out."""
+    monkeypatch.setattr(fitting, "RACE_TRIPLES", 1.0)
+    for name, value in {"epochs": 40, "dim": 4}.items():
+        monkeypatch.setitem(MF.defaults, name, value)  # type: ignore[arg-type]
+    settings = {"loss": "bpr", "check_every": 2, "patience": 2, "threads": 1, "refit": False}
+    whole, stops = cp.train(split, **settings), 0
+    while True:
+        asked = itertools.count()
+        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= 3}  # noqa: B023
+        try:
+            run = cp.train(split, **settings, **more)
+            break
+        except Interrupted:
+            stops += 1
+    *_, longer, wider = run.settings["race"]["tried"]
+    assert longer["round"] == wider["round"] == 2 and (longer["dim"], wider["dim"]) == (4, 8)
+    assert stops > 10 and run.settings == whole.settings
+    assert np.array_equal(run.embeddings.item_vectors, whole.embeddings.item_vectors)
 
 
 def test_a_checkpoint_of_another_training_or_a_damaged_one_is_refused(split: cp.Split, tmp_path: Path) -> None:
