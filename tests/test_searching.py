@@ -55,32 +55,38 @@ def test_time_that_is_left_trains_an_ensemble(split: cp.Split) -> None:
     assert run.embeddings.item_vectors.shape[1] == 8 * searching.MEMBERS
 
 
-@pytest.mark.parametrize(("per_look", "refit"), [(0.0, False), (0.0, True), (4.0, True)])
+@pytest.mark.parametrize(
+    ("minutes", "per_look", "refit", "ensemble"),
+    [(45.0, 0.0, False, None), (45.0, 0.0, True, None), (45.0, 4.0, True, None), (6.0, 0.0, False, 3)],
+)
 def test_the_last_training_fits_the_time_with_its_looks_and_its_refit(
-    split: cp.Split, monkeypatch: pytest.MonkeyPatch, per_look: float, refit: bool
+    split: cp.Split, monkeypatch: pytest.MonkeyPatch, minutes: float, per_look: float, refit: bool, ensemble: int | None
 ) -> None:
-    now, epoch, minutes = [0.0], 0.5, 60.0
+    now, epoch = [0.0], 0.5
     planned: dict[str, object] = {}
 
     def pretend(known: cp.Development, settings: cp.Settings, advance: object, encoder: object = None) -> list[float]:
         for _ in range(settings.epochs):
             now[0] += epoch
             advance(0.5, epoch)  # type: ignore[operator]
-        now[0] += per_look
-        return [settings.lr]
+        now[0] += 2 * per_look  # on validation and on the ordinary part
+        return [settings.lr, 0.1]
 
     monkeypatch.setattr(searching, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(searching, "try_settings", pretend)
     monkeypatch.setattr(
         searching, "train", lambda known, **settings: planned.update(settings) or cp.train(known, **FEW)
     )
-    cp.search(split, minutes=minutes, backbone="mf", loss="bpr", dim=8, check_every=10, refit=refit)
+    cp.search(split, minutes=minutes, backbone="mf", loss="bpr", dim=8, check_every=10, refit=refit, ensemble=ensemble)
     known, epochs = split.development, planned["epochs"]
     trainings = 1 + (len(known.train) + len(known.valid)) / len(known.train) if refit else 1
     needed = planned["ensemble"] * epochs * (epoch * trainings + per_look / 10)  # type: ignore[operator]
     left = 60 * minutes - now[0]
     assert needed <= left
-    assert planned["ensemble"] == searching.MEMBERS or needed * (1 + 1 / planned["ensemble"]) > 0.9 * left
+    if ensemble:
+        assert planned["ensemble"] == ensemble and needed > 0.8 * left
+    elif planned["ensemble"] < searching.MEMBERS:
+        assert needed * (1 + 1 / planned["ensemble"]) > 0.9 * left  # type: ignore[operator]
 
 
 @pytest.mark.usefixtures("steady")
@@ -98,7 +104,7 @@ def test_what_still_rises_is_trained_for_twice_the_epochs(
     monkeypatch.setattr(
         searching, "train", lambda known, **settings: planned.update(settings) or cp.train(known, **FEW)
     )
-    cp.search(split, minutes=0.1, backbone="mf", loss="bpr", dim=8, refit=False)
+    cp.search(split, minutes=0.05, backbone="mf", loss="bpr", dim=8, refit=False)  # more than a doubling is measured
     assert planned["epochs"] == longer * cp.Settings(loss="bpr").epochs
     cp.search(split, minutes=0.1, backbone="mf", loss="bpr", dim=8, refit=False, epochs=20)
     assert planned["epochs"] == 20
@@ -215,6 +221,7 @@ def test_what_costs_more_than_the_price_comes_last(split: cp.Split, monkeypatch:
         chosen[price] = steepness(found)
         board = found["search"]["leaderboard"]
         rows = [row for row in board if row["round"] == 1]
+        assert rows == sorted(rows, key=lambda row: ("too_costly" in row, -row["valid"]))
         assert all(("too_costly" in row) == (row["ordinary"] < (1 - price) * 0.3) for row in rows)
         assert chosen[price] == max(steepness(row) for row in rows if row["ordinary"] >= (1 - price) * 0.3)
         lost = 1 - (0.3 - 0.1 * chosen[price]) / max(row["ordinary"] for row in rows)

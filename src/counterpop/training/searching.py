@@ -241,14 +241,17 @@ def _plan_last(known: Development, space: _Space, clock: _Clock, refit: bool, en
     settings = read_settings(dict(space.given) | chosen)
     trainings = 1 + (len(known.refit_train()) / len(known.train) if refit else 0)  # the refit has more pairs
     seconds = MARGIN * (trainings * about["per_epoch"] + about["per_look"] / settings.check_every)
-    fits = int((clock.seconds - clock.elapsed) / seconds)  # epochs
+    fits = int((clock.seconds - clock.elapsed) / (seconds * (ensemble or 1)))  # epochs
     full = settings.epochs * (2 if "epochs" not in space.given and _still_rises(clock.studies, settings.epochs) else 1)
     members = min(MEMBERS, max(1, fits // full)) if ensemble is None else ensemble
     return chosen | {"epochs": min(full, max(fits, best["epochs"])), "ensemble": members}
 
 
 def _still_rises(studies: tuple[Study, ...], epochs: int) -> bool:
-    """Whether the best of the second round, trained for all its `epochs`, still gained much from the last doubling."""
+    """Whether the best of the second round, trained for all its `epochs`, gained much in each doubling since the first.
+
+    That is a mean: the last doubling of two gained less.
+    """
     if not (finalists := _ranked(studies[1])):
         return False
     best, row = finalists[0], finalists[0].user_attrs["row"]
