@@ -95,6 +95,24 @@ def test_what_gains_enough_by_twice_the_width_gets_it(
         assert given["dim"] == named.get("dim", 128) and all("dim" not in row for row in given["race"]["tried"])
 
 
+def test_only_mf_is_tried_at_twice_the_width_and_only_where_the_longer_trial_found_something(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pretend(known: Development, settings: Settings, *others: object) -> list[float]:
+        tried.append((settings.epochs, settings.dim))
+        return [0.0 if settings.epochs > longest and settings.dim == 128 else settings.dim / 2000, 0.3]
+
+    tried: list[tuple[int, int]] = []
+    longest = 250
+    monkeypatch.setattr(racing, "try_settings", pretend)
+    options = {"refit": False, "loss": "bce", "threads": 1, "check_every": 1, "patience": 1}
+    assert train(split, **options).settings["dim"] == 128
+    assert {dim for _, dim in tried} == {128} and max(tried) == (2 * longest, 128)
+    longest = 10**6
+    train(split, **options, backbone="lightgcn")
+    assert {dim for _, dim in tried} == {128, Settings(backbone="lightgcn").dim}
+
+
 def test_what_the_user_names_is_not_raced(split: Split) -> None:
     given = train(split, refit=False, negative_power=0.0, **QUICK).settings
     assert [set(row) for row in given["race"]["tried"]] == [{"loss", "round", "epochs", "valid", "ordinary"}] * 2
@@ -141,6 +159,10 @@ def test_the_price_of_softmax_is_that_of_its_own_negatives() -> None:
     raced = Race((Settings(loss="bpr"), *soft), trials)
     assert [raced.is_costly(trial) for trial in trials] == [False, False, True]
     assert raced.winner is soft[0]
+    backwards = Race(
+        (Settings(loss="bpr"), *reversed(soft)), (trials[0], *(replace(trials[n], candidate=3 - n) for n in (2, 1)))
+    )
+    assert backwards.winner is soft[0]
 
 
 def test_negatives_by_popularity_must_not_cost_more_than_the_price() -> None:
@@ -164,6 +186,13 @@ def test_uniform_negatives_are_never_too_costly() -> None:
     raced = Race(candidates, (Trial(0, 1, 5, 0.04, 1.0, 0.18), Trial(1, 1, 5, 0.03, 1.0, 0.20)))
     assert not any(raced.is_costly(trial) for trial in raced.trials)
     assert raced.winner is candidates[0]
+
+
+def test_a_draw_that_diverged_is_nothing_to_compare_with() -> None:
+    candidates = tuple(Settings(loss="bpr", negative_power=power) for power in (0.0, 0.25, 0.75))
+    found = [(0.0, 0.0), (0.1, 0.3), (0.2, 0.1)]
+    raced = Race(candidates, tuple(Trial(n, 1, 5, valid, 1.0, ordinary) for n, (valid, ordinary) in enumerate(found)))
+    assert raced.winner is candidates[1]
 
 
 def test_a_price_needs_a_share_an_ordinary_part_and_a_choice(split: Split) -> None:

@@ -76,7 +76,8 @@ class Race:
         alike = [replace(one, negative_power=0.0, logq=None, temperature=None) for one in self.candidates]
         twins = [one for one in self.trials if one.round == trial.round]
         twins = [one for one in twins if alike[one.candidate] == alike[trial.candidate]]
-        base = min(twins, key=lambda one: _steepness(self.candidates[one.candidate]))
+        # after those that found nothing, whose loss diverged
+        base = min(twins, key=lambda one: (not one.ordinary, _steepness(self.candidates[one.candidate])))
         return trial.ordinary < (1 - self.price) * (base.ordinary or 0.0)
 
     @property
@@ -209,9 +210,11 @@ def check_rise(known: Development, raced: Race, report: Report, encoder: Any, po
 def check_width(known: Development, raced: Race, report: Report, encoder: Any, point: Checkpoint) -> Race:
     """The race with its winner at twice the width as one more candidate, trained as in the winner's last trial.
 
-    Without it if memory runs out, or did so before the training was stopped.
+    Without it if that trial diverged, or if memory runs out or did so before the training was stopped.
     """
     last = raced.ranking[0]
+    if not last.valid:
+        return raced
     wider = replace(raced.candidates[last.candidate], dim=2 * raced.candidates[last.candidate].dim)
     number, settings = len(raced.candidates), replace(wider, epochs=last.epochs)
     stage = _Stage("race, wider", settings.epochs, report)
