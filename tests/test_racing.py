@@ -13,7 +13,7 @@ import pytest
 from counterpop.directions import find_directions
 from counterpop.errors import InputError
 from counterpop.splits import Development, Split
-from counterpop.training import Progress, Race, Settings, Trial, race, racing, train
+from counterpop.training import Progress, Race, Settings, Trial, fitting, race, racing, train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.backbones.mf import MatrixFactorisation
 from counterpop.training.fitting import SLOW_PAIRS, candidates_of
@@ -265,3 +265,18 @@ def test_a_width_that_does_not_fit_in_memory_is_not_taken(split: Split, monkeypa
     monkeypatch.setattr(racing, "try_settings", pretend)
     settings = train(split, refit=False, loss="bce", threads=1).settings
     assert settings["dim"] == 128 and all("dim" not in row for row in settings["race"]["tried"])
+
+
+def test_memory_that_runs_out_after_the_race_names_the_width_that_it_chose(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    def fail(*given: object) -> None:
+        raise OutOfMemoryError
+
+    monkeypatch.setattr(racing, "try_settings", lambda known, settings, *others: [settings.dim / 1000, 0.3])
+    monkeypatch.setattr(fitting, "train_and_choose", fail)
+    with pytest.raises(InputError, match=r"lower dim \(now 256\)"):
+        train(split, refit=False, loss="bce", threads=1)

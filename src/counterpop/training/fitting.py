@@ -107,23 +107,25 @@ def train(
     free = [name for name in ("epochs", "dim") if settings.get(name) is None]
     key |= {"cores": core_count(), "ensemble": ensemble, "price": limit, "free": free}
     point = Checkpoint(checkpoint, known, key, resume, should_stop)
-    with memory_errors(candidates[0]), following(on_progress, progress) as report:
-        raced = race(known, candidates, _budget(known, candidates), report, encoder, point, limit)
-        if raced.trials and "epochs" in free:
-            raced = check_rise(known, raced, report, encoder, point)
-            if "dim" in free and encoder is None and not raced.winner.layers:
-                raced = check_width(known, raced, report, encoder, point)
+    with following(on_progress, progress) as report:
+        with memory_errors(candidates[0]):
+            raced = race(known, candidates, _budget(known, candidates), report, encoder, point, limit)
+            if raced.trials and "epochs" in free:
+                raced = check_rise(known, raced, report, encoder, point)
+                if "dim" in free and encoder is None and not raced.winner.layers:
+                    raced = check_width(known, raced, report, encoder, point)
         look, members = Look(known, raced.winner), list[Run]()
-        for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
-            place = f" {number} of {ensemble}" if ensemble > 1 else ""
-            start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
-            make = partial(_train_member, start, known, refit, _placed(report, place), point)
-            try:
-                members.append(point.member(number, make) if ensemble > 1 else make())
-            except Interrupted as interrupted:
-                raise _with_members(interrupted, members, look) from None
-            if reduce is not None:  # better now than after the other members
-                check_reduction(members[0].model, reduce, ensemble)
+        with memory_errors(raced.winner):
+            for number, seed in enumerate(member_seeds(raced.winner.seed, ensemble), start=1):
+                place = f" {number} of {ensemble}" if ensemble > 1 else ""
+                start = Start(known.train, replace(raced.winner, seed=seed), known.intervened, encoder)
+                make = partial(_train_member, start, known, refit, _placed(report, place), point)
+                try:
+                    members.append(point.member(number, make) if ensemble > 1 else make())
+                except Interrupted as interrupted:
+                    raise _with_members(interrupted, members, look) from None
+                if reduce is not None:  # better now than after the other members
+                    check_reduction(members[0].model, reduce, ensemble)
     run = _as_one(members, reduce, look) if ensemble > 1 or reduce is not None else members[0]
     return replace(run, settings=run.settings | ({"race": raced.to_json()} if raced.trials else {}))
 
