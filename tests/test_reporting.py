@@ -244,6 +244,15 @@ def test_what_a_search_tried_is_shown_best_first(report: RunReport) -> None:
     assert "Settings tried" not in render_runs([report], "t")
 
 
+@pytest.mark.parametrize("why", ["too_costly", "too_little_gained"])
+def test_what_was_tried_and_not_taken_is_behind_the_others_of_its_round(report: RunReport, why: str) -> None:
+    rows = [{"dim": 8 * n, "round": 1, "epochs": 5, "valid": 0.1 * n} for n in (1, 2, 3)]
+    found = {"sentence": "Chosen.", "tried": [*rows[:2], rows[2] | {why: True}]}
+    page = render_runs([replace(report, settings={"race": found})], "t")
+    places = [page.index(f'data-label="dim">{dim}</td>') for dim in (16, 8, 24)]
+    assert places == sorted(places)
+
+
 def test_truth_is_shown_if_known(report: RunReport) -> None:
     assert "True favourites" not in render(report).text
     text = render(replace(report, truth={"plain": 0.123, "adjusted": 0.321})).text
