@@ -99,10 +99,10 @@ def read_given(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     metavar="NAME=VALUE",
     help=f"An option of the method: {OPTIONS}.",
 )
-@number("dim", "Width of the vectors; after a race, MF may get twice the default.")
+@number("dim", "Width of the vectors; for MF, a race may double the default.")
 @number(
     "epochs",
-    "Maximum number of epochs; training may stop earlier, by the validation part. After a race, it may be doubled.",
+    "Maximum number of epochs; training may stop earlier, by the validation part. A race may double the default.",
 )
 @click.option(
     "--sampling",
@@ -194,10 +194,10 @@ def command(
 
     Training looks at the validation part, never at test, and keeps the best model. Without --loss or
     --negative-power, short trainings on the same data choose them first, each for a tenth of a whole
-    one, and then whether twice the epochs or, for MF, twice the width are worth their time, unless --epochs or --dim
-    is given. A second model is then trained on train + validation for the chosen epochs: `tune` chooses
-    strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out, in
-    half the time.
+    one. Two more try twice the epochs and, for MF, twice the width, and keep what gains enough; --epochs leaves out
+    both, --dim the second. A second model is then trained on train + validation for the chosen epochs: `tune`
+    chooses strengths on the first, `evaluate` and `recommend` use them on the second. --no-refit leaves it out,
+    in half the time.
 
     With --auto, nothing needs to be known: backbone, loss, width, rate, L2 and negatives are searched on
     validation until the time is up. If time is left for it, an ensemble is trained. An interrupted search goes on
