@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import counterpop as cp
-from counterpop.paper import accuracy, cost, published
+from counterpop.paper import accuracy, accuracy_claims, cost, published
 from counterpop.paper.cells import Cell
 from counterpop.paper.gradients import _gradient_claims
 from counterpop.paper.groups import judge_some
@@ -223,7 +223,7 @@ def test_rows_are_compared_with_the_papers_method_in_pairs_and_corrected() -> No
 def test_the_lead_over_all_others_is_one_claim() -> None:
     recalls = {"gradient": 0.3, "plain": 0.2, "ips": 0.2, "cause": 0.2, "dice": 0.2, "macr": 0.31}
     at = {("mf", d, m): made_cell(m, recall, dataset=d) for d in published.DATASETS for m, recall in recalls.items()}
-    claim = accuracy._above_others(at, 12)
+    claim = accuracy_claims._above_others(at, 12)
     assert claim.verdict == "weaker" and "in 48 of 60 cases" in claim.evidence
     gains = {}
     for method in ("plain", "macr"):
@@ -252,9 +252,9 @@ def test_popularity_figures_have_the_noise_of_users_and_of_seeds() -> None:
 def test_popular_items_are_recommended_too_much_if_test_has_fewer_of_them() -> None:
     found = {"tail_share": 0.3, "intervals": {"tail_share": [0.29, 0.31]}}
     at = {("mf", d, "plain"): Cell(d, "mf", "plain", records=({"adjusted": found},)) for d in ("ml10m", "netflix")}
-    claim = accuracy._too_popular(at, {"ml10m": 0.4, "netflix": 0.5}, 2)
+    claim = accuracy_claims._too_popular(at, {"ml10m": 0.4, "netflix": 0.5}, 2)
     assert claim.verdict == "confirmed" and "on average +0.25 " in claim.evidence  # .7 less .4 and .5
-    assert accuracy._too_popular(at, {"ml10m": 0.9, "netflix": 0.4}, 2).verdict == "not seen"
+    assert accuracy_claims._too_popular(at, {"ml10m": 0.9, "netflix": 0.4}, 2).verdict == "not seen"
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (0.25, "cannot tell")])
@@ -272,7 +272,7 @@ def test_milder_weights_settle_nothing_about_ips_as_the_paper_has_it(power: floa
         for d in published.DATASETS
         for m, share in (("ips", 0.2), ("plain", 0.1))
     }
-    claims = accuracy._of_ips(at, 8)
+    claims = accuracy_claims._of_ips(at, 8)
     assert [claim.verdict for claim in claims] == [verdict] * 2
     assert all("in 8 of 8 cases" in claim.evidence for claim in claims)
     assert ("power of 0.25" in claims[0].evidence) is (power == 0.25)
@@ -280,9 +280,9 @@ def test_milder_weights_settle_nothing_about_ips_as_the_paper_has_it(power: floa
 
 def test_both_bases_are_counted() -> None:
     cell = made_cell("gradient", 0.18)  # published .173, .536 and .116; over all users .162
-    alone, over_all = (accuracy.against_published([cell], 1.0, basis) for basis in (False, True))
+    alone, over_all = (accuracy_claims.against_published([cell], 1.0, basis) for basis in (False, True))
     assert list(alone.values()) == [True, False, True] and list(over_all.values()) == [False, False, True]
-    assert accuracy.against_published([made_cell("gradient", 0.13, dataset="adressa")], 1.0, True).popitem()[1]
+    assert accuracy_claims.against_published([made_cell("gradient", 0.13, dataset="adressa")], 1.0, True).popitem()[1]
 
 
 def test_the_average_gains_that_the_text_quotes_do_not_follow_from_its_table() -> None:
@@ -291,7 +291,7 @@ def test_the_average_gains_that_the_text_quotes_do_not_follow_from_its_table() -
         for d in published.DATASETS
         for m in ("gradient", "plain")
     }
-    claim = accuracy._mean_gain(cells, "mf")
+    claim = accuracy_claims._mean_gain(cells, "mf")
     assert "37.33 % (Recall)" in claim.claim and "give 42.7 %, 28.3 %, 51.9 %" in claim.evidence
 
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from counterpop.paper import published
-from counterpop.paper.accuracy import METRIC_TITLES
 from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES
+from counterpop.paper.plan import BACKBONE_TITLES, METRIC_TITLES
 from counterpop.paper.published import ABLATED, BACKBONES, METRICS, OURS, VARIANTS
 from counterpop.paper.results import Claim, Item, Table, judge
 from counterpop.paper.runs import Bench

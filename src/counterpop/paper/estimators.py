@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from counterpop.paper.accuracy import METRIC_TITLES
 from counterpop.paper.cells import Cell, reasons, run_cell
 from counterpop.paper.datasets import TITLES
 from counterpop.paper.pictures import explained_by_one_dial
-from counterpop.paper.plan import BACKBONE_TITLES
+from counterpop.paper.plan import BACKBONE_TITLES, METRIC_TITLES
 from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS
 from counterpop.paper.results import OWN, Claim, Item, Table, judge, judge_cases, judge_similar
 from counterpop.paper.runs import Bench

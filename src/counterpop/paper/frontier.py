@@ -10,10 +10,11 @@ import numpy as np
 
 import counterpop as cp
 from counterpop.paper import published
-from counterpop.paper.accuracy import ABOVE, METRIC_TITLES, compare_rows, lead, marked
+from counterpop.paper.accuracy import ABOVE, compare_rows, marked
+from counterpop.paper.accuracy_claims import lead
 from counterpop.paper.cells import Cell, reasons, run_cell, searched_table
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import BACKBONE_TITLES, Candidates
+from counterpop.paper.plan import BACKBONE_TITLES, METRIC_TITLES, Candidates
 from counterpop.paper.published import BACKBONES, DATASETS, METRICS, OURS, PLAIN
 from counterpop.paper.results import OWN, Claim, Item, Table, judge
 from counterpop.paper.runs import Bench

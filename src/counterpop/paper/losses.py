@@ -6,10 +6,10 @@ import itertools
 from typing import Any
 
 import counterpop as cp
-from counterpop.paper.accuracy import METRIC_TITLES, lead
+from counterpop.paper.accuracy_claims import lead
 from counterpop.paper.cells import Cell
 from counterpop.paper.datasets import TITLES
-from counterpop.paper.plan import title_of
+from counterpop.paper.plan import METRIC_TITLES, title_of
 from counterpop.paper.published import METRICS, OURS, PLAIN
 from counterpop.paper.results import Figure, Item, Table, judge
 from counterpop.paper.runs import Bench

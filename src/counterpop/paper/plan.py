@@ -20,6 +20,7 @@ UNIFORM = ("negative_power", 0.0)  # what the paper has, so not worth showing
 Candidates = Sequence[Mapping[str, Any]]
 
 BACKBONE_TITLES = {"mf": "MF", "lightgcn": "LightGCN"}
+METRIC_TITLES = {"recall": "Recall", "hit_rate": "HR", "ndcg": "NDCG"}
 
 CANDIDATES = 3  # with one seed, MF then takes less than an hour on two cores
 MOST_CANDIDATES = 8

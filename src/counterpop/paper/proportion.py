@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 import counterpop as cp
-from counterpop.paper.accuracy import METRIC_TITLES
 from counterpop.paper.cache import Record
 from counterpop.paper.datasets import whole
-from counterpop.paper.plan import ORDINARY, PROPORTIONS
+from counterpop.paper.plan import METRIC_TITLES, ORDINARY, PROPORTIONS
 from counterpop.paper.published import METRICS, OURS, PLAIN
 from counterpop.paper.results import Claim, Figure, Item, Table, judge, show
 from counterpop.paper.runs import Bench, draws_of, figures_of, resolve
