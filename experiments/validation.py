@@ -220,9 +220,10 @@ def run_cells(name: str, seed: int, out: Path, minutes: float) -> None:
         users = np.sort(draw.permutation(users)[:MOST_USERS])
         grids = {}
         for way, weight in ways.items():
-            case = model.embeddings, directions, train, replace(held, weight=weight)
-            options = {"item_strengths": STRENGTHS, "user_strengths": STRENGTHS, "users": users, "threads": 2}
-            grid = cp.search_strengths(*case, exposure=False, **options)
+            part = held if weight is None else replace(held.rows(weight > 0), weight=weight[weight > 0])
+            known = users[part.user_counts[users] > 0]
+            options = {"item_strengths": STRENGTHS, "user_strengths": STRENGTHS, "users": known, "threads": 2}
+            grid = cp.search_strengths(model.embeddings, directions, train, part, exposure=False, **options)
             grids[way] = grid.values["recall"].round(5).tolist()
         record = {"data": name, "seed": seed, "carve": carve, "n": n, "config": config, "grids": grids}
         record["pairs"] = len(held)
