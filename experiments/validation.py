@@ -36,6 +36,7 @@ DATA: dict[str, tuple[int, int, float, float, bool]] = {
     "adressa": (4, 5, 1.0, 1.0, False),
     "gowalla": (5, 10, 0.6, 0.5, True),
     "ml10m": (4, 5, 0.12, 1.0, False),
+    "netflix": (4, 5, 0.12, 1.0, False),
     "ml1m": (4, 5, 0.25, 1.0, False),
     "world": (4, 5, 1.0, 1.0, False),
     "sparse": (5, 10, 1.0, 1.0, True),
@@ -183,7 +184,7 @@ def weigh(
 
 
 def configs(name: str) -> list[dict[str, Any]]:
-    epochs = 30 if name in ("gowalla", "ml10m", "ml1m") else 40
+    epochs = 30 if name in ("gowalla", "ml10m", "ml1m", "netflix") else 40
     made = [{"loss": loss, "negative_power": power, "dim": 32} for loss in ("bpr", "bce") for power in POWERS]
     return [one | {"epochs": epochs, "lr": 0.2} for one in made]
 
