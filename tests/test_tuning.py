@@ -446,17 +446,17 @@ def test_every_user_is_measured_at_strengths_chosen_on_others(run: Run, split: S
 
 
 def test_another_direction_is_taken_only_if_it_is_better_by_more_than_the_noise(run: Run, split: Split) -> None:
-    """The second way is better by .01 on average, with standard errors of .0133 and .0067."""
+    """The other ways are better by .01 and .0098 on average, with standard errors of .0133 and .0067."""
     model = Recommender(*np.eye(2, 6, dtype=np.float32), 0.0, 0.0, embeddings=run.embeddings, seen=split.train)
     ways = [
         Way(model, Frontier(folded_grid(tables), None, "recall", {}, None))
         for tables in (
             [[[0.1, 0.3]]] * FOLDS,
-            *([[[0.1, 0.31 + spread * n]] for n in [1, -1] * 5] for spread in (0.04, 0.02)),
+            *([[[0.1, mean + spread * n]] for n in [1, -1] * 5] for mean, spread in ((0.31, 0.04), (0.3098, 0.02))),
         )
     ]
     fold = deal_folds(split.train.n_users, 0)
-    for others, cautious, boldest in (((1,), 0, 1), ((2,), 1, 1), ((2, 1), 1, 1), ((1, 2), 2, 1)):
+    for others, cautious, boldest in (((1,), 0, 1), ((2,), 1, 1), ((2, 1), 1, 2), ((1, 2), 2, 1)):
         fit = CrossFit((ways[0], *(ways[n] for n in others)), (split.valid,), fold, 20, 0)
         assert fit.choose("balanced") == (cautious, (0.0, 0.2))
         assert fit.choose("gain") == (boldest, (0.0, 0.2))
