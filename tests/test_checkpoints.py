@@ -45,23 +45,28 @@ def without_seconds(run: cp.Run) -> list[dict[str, float]]:
     return [{name: value for name, value in entry.items() if name != "seconds"} for entry in run.history]
 
 
+def train_in_pieces(split: cp.Split, path: Path, often: int, **settings: Any) -> tuple[cp.Run, list[Interrupted]]:
+    """The run of a training that is stopped again and again, after it asked this often whether to go on."""
+    stops: list[Interrupted] = []
+    while True:
+        asked = itertools.count(1)
+        more = {"checkpoint": path, "resume": True, "should_stop": lambda: next(asked) > often}  # noqa: B023
+        try:
+            return cp.train(split, **settings, **more), stops
+        except Interrupted as interrupted:
+            stops.append(interrupted)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_stopped_training_ends_with_the_same_bits(split: cp.Split, tmp_path: Path, case: dict[str, Any]) -> None:
     settings = QUICK | case
     whole = cp.train(split, **settings)
-    stops = 0
-    while True:
-        asked = itertools.count()
-        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= 2}  # noqa: B023
-        try:
-            run = cp.train(split, **settings, **more)
-            break
-        except Interrupted as interrupted:
-            stops += 1
-            assert "--resume" in str(interrupted)
-            if interrupted.run is not None:
-                assert interrupted.run.settings["interrupted"] >= interrupted.run.settings["chosen_epochs"]
-    assert stops > 1
+    run, stops = train_in_pieces(split, tmp_path / "x", 2, **settings)
+    assert len(stops) > 1
+    for interrupted in stops:
+        assert "--resume" in str(interrupted)
+        if interrupted.run is not None:
+            assert interrupted.run.settings["interrupted"] >= interrupted.run.settings["chosen_epochs"]
     assert len({entry["epoch"] for entry in run.history}) == len(run.history)
     assert run.settings == whole.settings and without_seconds(run) == without_seconds(whole)
     for first, second in ((run.model, whole.model), (run.refit, whole.refit)):
@@ -79,18 +84,11 @@ def test_a_stopped_race_goes_on_to_the_same_epochs_and_width(
     for name, value in {"epochs": 40, "dim": 4}.items():
         monkeypatch.setitem(MF.defaults, name, value)  # type: ignore[arg-type]
     settings = {"loss": "bpr", "check_every": 2, "patience": 2, "threads": 1, "refit": False}
-    whole, stops = cp.train(split, **settings), 0
-    while True:
-        asked = itertools.count()
-        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= 3}  # noqa: B023
-        try:
-            run = cp.train(split, **settings, **more)
-            break
-        except Interrupted:
-            stops += 1
+    whole = cp.train(split, **settings)
+    run, stops = train_in_pieces(split, tmp_path / "x", 3, **settings)
     *_, longer, wider = run.settings["race"]["tried"]
     assert longer["round"] == wider["round"] == 2 and (longer["dim"], wider["dim"]) == (4, 8)
-    assert stops > 10 and run.settings == whole.settings
+    assert len(stops) > 10 and run.settings == whole.settings
     assert np.array_equal(run.embeddings.item_vectors, whole.embeddings.item_vectors)
 
 
