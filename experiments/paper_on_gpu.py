@@ -7,7 +7,8 @@ The files it leaves in RUNS are those that `counterpop paper ITEM --device cuda 
 OUT/runs, and that command, on any machine, finds them and writes tables, figures and page. Torch computes lists and
 grids here; ties, which float vectors hardly ever have, may be ranked differently. `cells` makes the runs of table3 and
 nothing else. With `--jobs`, every data set and method of `cells` and `frontier` is a process of its own, several side
-by side on one GPU. A stopped call goes on when it is repeated.
+by side on one GPU; they share it far better if NVIDIA's MPS was started (`nvidia-cuda-mps-control -d`). A stopped call
+goes on when it is repeated.
 """
 
 from __future__ import annotations
