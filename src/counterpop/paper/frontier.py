@@ -62,7 +62,7 @@ MARKS = (
 PRICE = (
     "“Popularity” is the average number of train pairs of the recommended items. The test parts are even, so they "
     "reward lists of rare items. People who look for popular ones, as most do in traffic as it is, find less in such "
-    "lists: these splits have no ordinary part that would show it, experiments/ahead.md has figures."
+    "lists; what each row loses on ordinary pairs, which these splits do not have, is in experiments/paper/README.md."
 )
 PRINTED = (
     "Published figures are not ours. Those of SimGCL and PAAC on Gowalla are from PAAC's authors, on the same files, "
