@@ -176,14 +176,16 @@ def _summary(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in _tally(items).items() if number)
     seconds = sum({key: value for _, made in items for key, value in made["runs"].items()}.values())
     smoke = f" {SMOKE}" if any(made["plan"]["quick"] for _, made in items) else ""
-    return f"Claims: {verdicts or 'none'}. All runs together took {seconds / 60:,.1f} minutes to make.{smoke}"
+    claims = f"Claims: {verdicts}. " if verdicts else ""
+    return f"{claims}All runs together took {seconds / 60:,.1f} minutes to make.{smoke}"
 
 
 def _page(items: Sequence[tuple[Item, Mapping[str, Any]]]) -> str:
     from counterpop.reporting.page import Section, Tile, card, cards, compose, definitions, panels
 
     tally = _tally(items)
-    tiles = [Tile(verdict.capitalize(), str(tally[verdict]), note) for verdict, note in VERDICTS.items()]
+    counted = VERDICTS.items() if any(tally.values()) else ()
+    tiles = [Tile(verdict.capitalize(), str(tally[verdict]), note) for verdict, note in counted]
     first = cards([card("All claims", "What our own runs say about the paper", escape(_summary(items)), tiles)])
     body = definitions(
         (
