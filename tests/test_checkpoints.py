@@ -17,6 +17,7 @@ import counterpop as cp
 from counterpop.errors import ArtifactError, CounterpopWarning
 from counterpop.training import Interrupted, checkpoints, fitting, racing
 from counterpop.training.backbones.mf import MF
+from training_cases import train_in_pieces
 
 QUICK = {"dim": 8, "epochs": 6, "check_every": 2, "threads": 2}
 CASES: list[dict[str, Any]] = [
@@ -43,18 +44,6 @@ def with_a_new_item(log: cp.Interactions) -> cp.Interactions:
 
 def without_seconds(run: cp.Run) -> list[dict[str, float]]:
     return [{name: value for name, value in entry.items() if name != "seconds"} for entry in run.history]
-
-
-def train_in_pieces(split: cp.Split, path: Path, often: int, **settings: Any) -> tuple[cp.Run, list[Interrupted]]:
-    """The run of a training that is stopped again and again, after it asked this often whether to go on."""
-    stops: list[Interrupted] = []
-    while True:
-        asked = itertools.count(1)
-        more = {"checkpoint": path, "resume": True, "should_stop": lambda: next(asked) > often}  # noqa: B023
-        try:
-            return cp.train(split, **settings, **more), stops
-        except Interrupted as interrupted:
-            stops.append(interrupted)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

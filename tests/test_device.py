@@ -18,10 +18,21 @@ from builders import random_log
 from counterpop.interactions import Interactions
 from counterpop.runs import Run
 from counterpop.splits import Development
-from counterpop.training import Interrupted, train
+from counterpop.training import train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.methods import DICE, IPS, MACR, PAAC, Contrast, Method, SimGCL
-from training_cases import BASELINES, LR, SCORES, VARIANTS, assert_same, how_far, settings_for, start_of, triples_of
+from training_cases import (
+    BASELINES,
+    LR,
+    SCORES,
+    VARIANTS,
+    assert_same,
+    how_far,
+    settings_for,
+    start_of,
+    train_in_pieces,
+    triples_of,
+)
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -474,15 +485,7 @@ def test_a_stopped_training_goes_on(log: Interactions, tmp_path: Path, device: A
     settings: dict[str, Any] = {"dim": 12, "epochs": 5, "check_every": 5, "engine": "torch", "threads": 1}
     settings |= {"negative_power": 0.0, "device": device, "progress": False} | given
     whole, *others = (train(known, **settings) for _ in range(2 if device == "cpu" else 6))
-    stops = 0
-    while True:
-        asked = itertools.count()
-        more = {"checkpoint": tmp_path / "x", "resume": True, "should_stop": lambda: next(asked) >= 1}  # noqa: B023
-        try:
-            run = train(known, **settings, **more)
-            break
-        except Interrupted:
-            stops += 1
-    assert stops > 2 and [entry["epoch"] for entry in run.history] == [entry["epoch"] for entry in whole.history]
+    run, stops = train_in_pieces(known, tmp_path / "x", 1, **settings)
+    assert len(stops) > 2 and [entry["epoch"] for entry in run.history] == [entry["epoch"] for entry in whole.history]
     alone = [distance(*pair) for pair in itertools.combinations((whole, *others), 2)]
     assert distance(whole, run) <= (0 if device == "cpu" else 1e-5 + 2 * max(alone))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from builders import make_log
 from counterpop.interactions import Interactions
-from counterpop.runs import Model
-from counterpop.splits import Development
+from counterpop.runs import Model, Run
+from counterpop.splits import Development, Split
+from counterpop.training import Interrupted, train
 from counterpop.training.backbones.contract import Start
 from counterpop.training.methods import DICE, IPS, MACR, CausE
 from counterpop.training.settings import Settings
@@ -34,6 +36,20 @@ def settings_for(device: str = "cpu", **given: Any) -> Settings:
     """Vectors long enough that a step is well above rounding; every triple is recorded."""
     usual = {"dim": 12, "initial_scale": 0.7, "reg": 0.02, "ledger_every": 1, "lr": LR, "engine": "torch"}
     return Settings(**usual | given, device=device)
+
+
+def train_in_pieces(
+    data: Split | Development, path: Path, often: int, **settings: Any
+) -> tuple[Run, list[Interrupted]]:
+    """The run of a training that is stopped again and again, after it asked this often whether to go on."""
+    stops: list[Interrupted] = []
+    while True:
+        asked = itertools.count(1)
+        more = {"checkpoint": path, "resume": True, "should_stop": lambda: next(asked) > often}  # noqa: B023
+        try:
+            return train(data, **settings, **more), stops
+        except Interrupted as interrupted:
+            stops.append(interrupted)
 
 
 def start_of(log: Interactions, settings: Settings) -> Start:
