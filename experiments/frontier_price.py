@@ -27,8 +27,8 @@ from run_cells import read_split
 import counterpop as cp
 from counterpop.paper.plan import BACKBONE_TITLES, Plan, find_method, title_of
 from counterpop.paper.published import BACKBONES, DATASETS
-from counterpop.paper.runs import Bench, draws_of
-from counterpop.uncertainty import over_seeds
+from counterpop.paper.runs import Bench
+from counterpop.uncertainty import over_seeds, resample
 
 ORDINARY = 0.05  # share of train
 LONGEST = ("paac", "simgcl", "dice", "cause", "macr", "ips", "gradient", "plain")  # these first: several run at once
@@ -55,8 +55,8 @@ def price(row: dict[str, Any], data: Path) -> dict[str, Any]:
     for kind, one in (("", model), ("unadjusted_", model.with_strengths(0.0, 0.0))):
         for part, held in (("even", known.valid), ("ordinary", known.ordinary)):
             measures = tools.measure(one, replace(split, test=held))
-            spread = over_seeds([measures.to_json()["recall"]], [draws_of(measures)["recall"]], part)
-            found[kind + part] = spread.to_json()
+            draws = resample({"recall": measures.per_user["recall"]}, measures.weights)
+            found[kind + part] = over_seeds([measures.recall], [draws["recall"]], part).to_json()
     return found | {"seconds": round(time.perf_counter() - start, 1)}
 
 
